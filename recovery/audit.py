@@ -1,0 +1,93 @@
+"""Writing of events. Call it inside the transaction that makes the change."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from recovery.access import Actor
+from recovery.models import Event, Incident
+from recovery.models.incident import Action
+
+
+def record(
+    verb: str,
+    *,
+    actor: Actor,
+    at: datetime,
+    subject_kind: str,
+    subject_id: object,
+    incident_id: int | None = None,
+    old: str = "",
+    new: str = "",
+    reason: str = "",
+    **data: Any,
+) -> Event:
+    """Append one event. Refuses outside a transaction: an event without its change, or the reverse, would be a lie."""
+    if not transaction.get_connection().in_atomic_block:
+        raise RuntimeError(f"{verb} was to be recorded outside a transaction.")
+    return Event.objects.create(
+        at=at,
+        actor_kind=actor.kind,
+        actor_name=actor.name,
+        subject_kind=subject_kind,
+        subject_id=str(subject_id),
+        incident_id=incident_id,
+        verb=verb,
+        old=old,
+        new=new,
+        reason=reason[:500],
+        data=data,
+    )
+
+
+def record_incident(
+    incident: Incident,
+    verb: str,
+    *,
+    actor: Actor,
+    at: datetime,
+    old: str = "",
+    new: str = "",
+    reason: str = "",
+    **data: Any,
+) -> Event:
+    return record(
+        verb,
+        actor=actor,
+        at=at,
+        subject_kind="incident",
+        subject_id=incident.pk,
+        incident_id=incident.pk,
+        old=old,
+        new=new,
+        reason=reason,
+        **data,
+    )
+
+
+def record_action(
+    action: Action,
+    verb: str,
+    *,
+    actor: Actor,
+    at: datetime,
+    old: str = "",
+    new: str = "",
+    reason: str = "",
+    **data: Any,
+) -> Event:
+    return record(
+        verb,
+        actor=actor,
+        at=at,
+        subject_kind="action",
+        subject_id=action.pk,
+        incident_id=action.incident_id,
+        old=old,
+        new=new,
+        reason=reason,
+        **data,
+    )

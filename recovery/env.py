@@ -1,0 +1,95 @@
+"""Typed reading of environment variables. A wrong value stops the start and names the variable and the remedy.
+
+Every variable NAME may also be given as NAME_FILE, the path of a file that holds the value (for secrets).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+def env_str(name: str, default: str = "") -> str:
+    file = os.environ.get(f"{name}_FILE")
+    if file is None:
+        return os.environ.get(name, default)
+    if name in os.environ:
+        raise ImproperlyConfigured(f"{name} and {name}_FILE are both set: keep one.")
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"{name}_FILE={file} can't be read ({error.strerror}): point it at a readable file."
+        ) from error
+
+
+def env_bool(name: str, default: bool) -> bool:
+    value = env_str(name).lower()
+    if not value:
+        return default
+    if value in ("1", "true", "yes", "on"):
+        return True
+    if value in ("0", "false", "no", "off"):
+        return False
+    raise ImproperlyConfigured(f"{name}={value!r} is not a yes or no: use true or false.")
+
+
+def env_float(name: str, default: float, *, least: float = 0.0) -> float:
+    value = env_str(name)
+    if not value:
+        return default
+    try:
+        number = float(value)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}={value!r} is not a number: give one, {least:g} or more.") from error
+    if not least <= number < float("inf"):
+        raise ImproperlyConfigured(f"{name}={value!r} is out of range: give a number, {least:g} or more.")
+    return number
+
+
+def env_list(name: str, default: list[str]) -> list[str]:
+    """A comma-separated list; blanks around items are dropped."""
+    value = env_str(name)
+    return [item.strip() for item in value.split(",") if item.strip()] if value else default
+
+
+def database(url: str, *, sqlite_path: Path) -> dict[str, Any]:
+    """Django's database dictionary for DATABASE_URL: sqlite:///PATH or postgres://USER:PASSWORD@HOST:PORT/NAME."""
+    if not url:
+        return sqlite(sqlite_path)
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return sqlite(
+            Path(unquote(parts.path[1:])) if parts.path[1:] else sqlite_path
+        )  # sqlite:////abs or sqlite:///rel
+    if parts.scheme not in ("postgres", "postgresql"):
+        raise ImproperlyConfigured(f"DATABASE_URL starts with {parts.scheme!r}: use postgres://… or sqlite:///….")
+    host = unquote(parts.hostname or "")
+    query = dict(item.split("=", 1) for item in parts.query.split("&") if "=" in item)
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": unquote(query.get("host", host)),
+        "PORT": str(parts.port or ""),
+        # One connection per request: under ASGI a kept one is held by whichever thread ran last.
+        "CONN_MAX_AGE": 0,
+    }
+
+
+def sqlite(path: Path) -> dict[str, Any]:
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(path),
+        # IMMEDIATE takes the write lock at BEGIN: two writers queue up instead of failing in the middle.
+        "OPTIONS": {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
+        },
+    }

@@ -1,0 +1,30 @@
+"""Tables, constraints and querysets; no workflow."""
+
+from recovery.models.access import ApiToken, Membership
+from recovery.models.cluster import Cluster, Node
+from recovery.models.event import Event
+from recovery.models.incident import Action, Decision, Finding, Incident, Recommendation
+from recovery.models.job import Attempt, Job, Run
+from recovery.models.policy import PolicyVersion
+from recovery.models.progress import Checkpoint, LogFile, Sample, Signal
+
+__all__ = [
+    "Action",
+    "ApiToken",
+    "Attempt",
+    "Checkpoint",
+    "Cluster",
+    "Decision",
+    "Event",
+    "Finding",
+    "Incident",
+    "Job",
+    "LogFile",
+    "Membership",
+    "Node",
+    "PolicyVersion",
+    "Recommendation",
+    "Run",
+    "Sample",
+    "Signal",
+]

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from recovery.core.types import JobState, Phase
+from recovery.models.cluster import Cluster
+from recovery.models.leased import Leased
+
+STATE_CHOICES = [(s.value, s.value) for s in JobState]
+
+
+class Run(models.Model):
+    """One logical training run over many jobs.
+
+    Joined by the job comment's `run`, else by user + name + checkpoint directory.
+    """
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="runs")
+    key = models.CharField(max_length=500)
+    name = models.CharField(max_length=200)
+    user = models.CharField(max_length=100)
+    checkpoint_dir = models.CharField(max_length=1000, blank=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [models.UniqueConstraint(fields=["cluster", "key"], name="one_run_per_key")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Job(models.Model):
+    """One Slurm submission. An id alone is never an identity: Slurm reuses ids."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="jobs")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="jobs")
+    job_id = models.CharField(max_length=40)
+    first_submitted_at = models.DateTimeField()
+
+    name = models.CharField(max_length=300, blank=True)
+    user = models.CharField(max_length=100, blank=True)
+    account = models.CharField(max_length=100, blank=True)
+    partition = models.CharField(max_length=100, blank=True)
+    comment = models.TextField(blank=True)  # as the job carries it, never rewritten
+    options = models.JSONField(default=dict, blank=True)  # what the comment asks of us (recovery/core/comment.py)
+    comment_error = models.CharField(
+        max_length=300, blank=True
+    )  # shown to the owner; a broken comment counts as absent
+    work_dir = models.CharField(max_length=1000, blank=True)
+    stdout = models.CharField(max_length=1000, blank=True)
+    stderr = models.CharField(max_length=1000, blank=True)
+    requeueable = models.BooleanField(default=True)
+    node_count = models.IntegerField(default=0)
+    gpus = models.IntegerField(default=0)
+    time_limit_s = models.FloatField(null=True, blank=True)
+
+    # the scheduler's last word, and when we had it
+    state = models.CharField(max_length=20, choices=STATE_CHOICES)
+    state_reason = models.CharField(max_length=100, blank=True)
+    held = models.BooleanField(default=False)
+    eligible_at = models.DateTimeField(null=True, blank=True)
+    excluded_nodes = models.JSONField(default=list, blank=True)
+    restart_count = models.IntegerField(default=0)
+    submitted_at = models.DateTimeField()  # overwritten by Slurm at each requeue
+    seen_at = models.DateTimeField()
+    # set when the controller stopped knowing a job that had not ended: its state is unknown since then
+    vanished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-first_submitted_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "job_id", "first_submitted_at"], name="one_job_per_submission")
+        ]
+        indexes = [models.Index(fields=["cluster", "state"], name="job_by_state")]
+
+    def __str__(self) -> str:
+        return f"{self.name or 'job'} ({self.job_id})"
+
+
+class Attempt(Leased):
+    """One execution of a job. Everything that a detector remembers belongs to one attempt and dies with it."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
+    number = models.IntegerField()  # Slurm's restart count
+    state = models.CharField(max_length=20, choices=STATE_CHOICES)
+    state_reason = models.CharField(max_length=100, blank=True)
+    submitted_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    exit_code = models.IntegerField(null=True, blank=True)
+    exit_signal = models.IntegerField(null=True, blank=True)
+    step_exit_codes = models.JSONField(default=list, blank=True)
+    cancelled_by = models.CharField(max_length=100, blank=True)
+    nodes = models.JSONField(default=list, blank=True)
+    seen_at = models.DateTimeField()  # of the scheduler's answer that the above rests on
+
+    # what the sources said
+    phase = models.CharField(max_length=20, choices=[(p.value, p.value) for p in Phase], default=Phase.QUEUED.value)
+    phase_since = models.DateTimeField(null=True, blank=True)
+    blind_reason = models.CharField(max_length=300, blank=True)  # not empty: can't be observed
+    blind_remedy = models.CharField(max_length=300, blank=True)
+    last_progress_at = models.DateTimeField(null=True, blank=True)
+    first_step = models.IntegerField(null=True, blank=True)
+    last_step = models.IntegerField(null=True, blank=True)
+    restored_step = models.IntegerField(null=True, blank=True)  # by the trainer's load line; 0 with fresh_start
+    restored_at = models.DateTimeField(null=True, blank=True)
+    fresh_start = models.BooleanField(default=False)  # the trainer said that it starts without a checkpoint
+    read_at = models.DateTimeField(null=True, blank=True)  # when its log was last read
+    closed_at = models.DateTimeField(
+        null=True, blank=True
+    )  # it ended, was read to the end and judged; nothing is due any more
+
+    class Meta:
+        ordering = ["job", "number"]
+        constraints = [models.UniqueConstraint(fields=["job", "number"], name="one_row_per_attempt")]
+        indexes = [models.Index(fields=["next_look_at"], condition=Q(closed_at=None), name="attempt_due")]
+
+    def __str__(self) -> str:
+        return f"{self.job} attempt {self.number}"

@@ -1,0 +1,44 @@
+"""What the database drives: rows that say when to look at them next, and who is looking now."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+
+class Leased(models.Model):
+    """A row that one worker at a time works on.
+
+    `next_look_at` is the next moment at which something can change; None: nothing is due. A lease that its holder
+    did not give back runs out by itself, so a killed worker loses nothing.
+    """
+
+    next_look_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    leased_until = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def due(cls, now: datetime) -> models.QuerySet[Self]:
+        free = Q(leased_until=None) | Q(leased_until__lte=now)
+        return cls._default_manager.filter(free, next_look_at__lte=now).order_by("next_look_at")
+
+    def take_lease(self, now: datetime) -> bool:
+        """True where this caller, and nobody else, may work on the row until the lease ends."""
+        until = now + timedelta(seconds=settings.LEASE_S)
+        free = Q(leased_until=None) | Q(leased_until__lte=now)
+        taken = type(self)._default_manager.filter(free, pk=self.pk).update(leased_until=until) == 1
+        if taken:
+            self.refresh_from_db()
+        return taken
+
+    def give_back(self, *, next_look_at: datetime | None) -> None:
+        """End the lease, if it is still ours, and say when to look again."""
+        type(self)._default_manager.filter(pk=self.pk, leased_until=self.leased_until).update(
+            leased_until=None, next_look_at=next_look_at
+        )

@@ -1,0 +1,176 @@
+"""All settings. Everything has a default that runs on a bare checkout; the environment overrides (recovery/env.py).
+
+Production sets RECOVERY_DEBUG=false, RECOVERY_SECRET_KEY, RECOVERY_ALLOWED_HOSTS, DATABASE_URL and REDIS_URL;
+`manage.py check --deploy` says what is missing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+from recovery.env import database, env_bool, env_float, env_list, env_str
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = Path(env_str("RECOVERY_DATA_DIR", str(BASE_DIR / "var"))).absolute()
+DATA_DIR.mkdir(parents=True, exist_ok=True)
+DEBUG = env_bool("RECOVERY_DEBUG", True)
+
+# --- the engine ------------------------------------------------------------------------------------------------------
+TICK_S = env_float("RECOVERY_TICK_S", 5, least=0.2)  # beat wakes the workers this often; the database says what is due
+# How long a worker may hold a case or a cluster. Longer than any chain of scheduler calls (each times out on its own).
+LEASE_S = env_float("RECOVERY_LEASE_S", 90, least=1)
+SLURM_TIMEOUT_S = env_float("RECOVERY_SLURM_TIMEOUT_S", 10, least=0.5)
+# A picture older than this is stale: shown so, and nothing acts on it.
+STALE_AFTER_S = env_float("RECOVERY_STALE_AFTER_S", 60, least=1)
+# Only files below these folders are ever read for a job; the default allows none outside the product's own data.
+LOG_ROOTS = env_list("RECOVERY_LOG_ROOTS", [str(DATA_DIR)])
+CHECKPOINT_ROOTS = env_list("RECOVERY_CHECKPOINT_ROOTS", LOG_ROOTS)
+# Floors of the hang detector (recovery/core/detectors/hang.py explains them).
+HANG_FLOOR_S = env_float("RECOVERY_HANG_FLOOR_S", 300, least=1)
+HANG_FIRST_STEP_S = env_float("RECOVERY_HANG_FIRST_STEP_S", 1800, least=1)
+HANG_SAVING_S = env_float("RECOVERY_HANG_SAVING_S", 900, least=1)
+# How long a crash is left to settle: accounting, node states and the last log lines arrive after the job's end.
+SETTLE_S = env_float("RECOVERY_SETTLE_S", 20, least=0)
+
+# --- Django ----------------------------------------------------------------------------------------------------------
+DEV_KEY = "not-a-secret-only-for-a-checkout-on-one-machine"
+SECRET_KEY = env_str("RECOVERY_SECRET_KEY", DEV_KEY if DEBUG else "")
+if not SECRET_KEY:
+    raise ImproperlyConfigured(
+        "RECOVERY_SECRET_KEY is not set: give 50 random characters (or RECOVERY_SECRET_KEY_FILE)."
+    )
+ALLOWED_HOSTS = env_list("RECOVERY_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"] if DEBUG else [])
+CSRF_TRUSTED_ORIGINS = env_list("RECOVERY_TRUSTED_ORIGINS", [])
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "django_filters",
+    "recovery.apps.RecoveryConfig",
+    "dashboard.apps.DashboardConfig",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "dashboard.middleware.ContentSecurityPolicyMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+ROOT_URLCONF = "recovery.urls"
+ASGI_APPLICATION = "recovery.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "loaders": ["django.template.loaders.filesystem.Loader", "django.template.loaders.app_directories.Loader"],
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "dashboard.context.shell",
+            ],
+        },
+    }
+]
+DATABASES = {"default": database(env_str("DATABASE_URL"), sqlite_path=DATA_DIR / "recovery.sqlite3")}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("MinimumLengthValidator", "CommonPasswordValidator")
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "overview"
+LOGOUT_REDIRECT_URL = "login"
+
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+STATIC_URL = "static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "dashboard.finders.PlotlyFinder",
+]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if DEBUG
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+WHITENOISE_USE_FINDERS = DEBUG
+
+# A site that serves plain http inside its own network says so; everything else is only sent over TLS.
+HTTPS = env_bool("RECOVERY_HTTPS", not DEBUG)
+SECURE_SSL_REDIRECT = HTTPS
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("RECOVERY_BEHIND_PROXY", False) else None
+SESSION_COOKIE_AGE = 12 * 3600  # one shift
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+X_FRAME_OPTIONS = "DENY"
+
+# --- REST ------------------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "recovery.api.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["recovery.api.permissions.HasPermission"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
+    "PAGE_SIZE": 50,
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "EXCEPTION_HANDLER": "recovery.api.errors.exception_handler",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Recovery Desk",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_PERMISSIONS": ["recovery.api.permissions.HasPermission"],
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1/",
+}
+
+# --- Celery ----------------------------------------------------------------------------------------------------------
+CELERY_BROKER_URL = env_str("REDIS_URL", "redis://127.0.0.1:6379/0")
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True  # results live in our tables
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_TIME_LIMIT = LEASE_S  # a task never outlives the lease it works under
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TIMEZONE = "UTC"
+# A wake-up that waited for more than a few ticks is worthless: the next tick finds whatever is still due.
+CELERY_BEAT_SCHEDULE = {"tick": {"task": "recovery.tick", "schedule": TICK_S, "options": {"expires": 3 * TICK_S}}}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env_str("RECOVERY_LOG_LEVEL", "INFO")},
+}

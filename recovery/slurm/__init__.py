@@ -1,0 +1,1 @@
+"""The only door to Slurm: one small Protocol and its back ends."""

@@ -1,0 +1,1 @@
+"""Where progress comes from: job logs and checkpoint folders."""

@@ -1,0 +1,10 @@
+"""Pages at the root, the REST API under /api/v1/."""
+
+from __future__ import annotations
+
+from django.urls import include, path
+
+urlpatterns = [
+    path("api/v1/", include("recovery.api.urls")),
+    path("", include("dashboard.urls")),
+]
