@@ -1,0 +1,101 @@
+# Recovery Desk: every command of the workshop. `make` alone, or `make help`, lists them.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+DJANGO := $(PY) manage.py
+PIP := PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+# Debian packages behind the suites for real Slurm, accounting, Redis, PostgreSQL and a real browser.
+SYSTEM_PACKAGES := slurm-wlm munge slurmdbd slurm-wlm-mysql-plugin mariadb-server redis-server chromium postgresql
+
+# What touches the database runs on PostgreSQL too; the whole of it runs on SQLite.
+POSTGRES_SUITES := tests/pipeline tests/api tests/dashboard
+
+# `make check` judges the settings as a production site would set them.
+PRODUCTION := RECOVERY_DEBUG=false RECOVERY_DATA_DIR=var/check RECOVERY_ALLOWED_HOSTS=desk.example.org \
+	RECOVERY_SECRET_KEY=0123456789-only-for-this-check-abcdefghijklmnopqrstuvwxyz
+
+.DEFAULT_GOAL := help
+.PHONY: help venv dev-venv demo demo-slurm test check bench lock clean system-packages
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: venv ## Try it: simulated cluster, web, worker and broker on this machine; Ctrl-C stops all
+	@$(DJANGO) demo
+
+demo-slurm: venv ## The same on a real Slurm (Debian packages slurm-wlm and munge)
+	@$(DJANGO) demo --slurm
+
+test: dev-venv system-packages ## Run every test; as root on Debian installs the system packages that they need
+	$(PY) -m tests.postgres -m pytest -m "not browser and not slurm and not redis" $(POSTGRES_SUITES)
+	$(PY) -m pytest --cov --cov-report=term:skip-covered
+
+check: dev-venv ## Lint, types, import contracts, migrations, OpenAPI, production settings
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+	$(DJANGO) makemigrations --check --dry-run
+	$(DJANGO) spectacular --validate --fail-on-warn --file var/openapi.yaml
+	$(PRODUCTION) $(DJANGO) check --deploy --fail-level WARNING
+
+bench: dev-venv ## Measure; prints JSON
+	@$(PY) -m benchmarks
+
+venv: $(VENV)/.installed ## Make .venv from requirements.lock, by hash
+
+dev-venv: $(VENV)/.installed-dev ## Make .venv from requirements-dev.lock: also tests, lint and types
+
+$(VENV)/.installed: requirements.lock | $(PY)
+	@echo "Installing the locked packages into $(VENV): about a minute, once."
+	@$(PIP) $(PY) -m pip install --require-hashes --progress-bar off -r requirements.lock
+	@touch $@
+
+$(VENV)/.installed-dev: requirements-dev.lock | $(PY)
+	@echo "Installing the locked packages for development into $(VENV): about two minutes, once."
+	@$(PIP) $(PY) -m pip install --require-hashes --progress-bar off -r requirements-dev.lock
+	@touch $@ $(VENV)/.installed
+
+# PYTHON=/path/to/python3 chooses another interpreter. Some systems ship Python without the module that puts pip into
+# an environment: another pip on the machine does as well.
+$(PY):
+	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "Recovery Desk needs Python 3.11 or newer and finds none. Install one, or name it: make demo PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	echo "Making $(VENV) with $$("$$found" --version)."; \
+	if "$$found" -c 'import ensurepip, venv' 2>/dev/null; then "$$found" -m venv --clear $(VENV); \
+	elif "$$found" -c 'import venv, pip' 2>/dev/null; then \
+	  "$$found" -m venv --clear --without-pip $(VENV) && $(PIP) "$$found" -m pip --python $(PY) install --quiet pip; \
+	else \
+	  echo "$$found has no venv module. On Debian and Ubuntu: apt-get install python3-venv. Else name another one: make demo PYTHON=/path/to/python3" >&2; exit 1; \
+	fi
+
+# Tests start their own servers; that a package's service may start at its installation does no harm.
+system-packages:
+	@command -v dpkg-query >/dev/null || exit 0; \
+	for package in $(SYSTEM_PACKAGES); do \
+	  dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" != 0 ]; then \
+	  echo "Not root, so not installed, and the tests that need them are left out:$$missing"; exit 0; \
+	fi; \
+	echo "Installing$$missing."; \
+	export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1; \
+	apt-get update -qq && apt-get install -qq --no-install-recommends $$missing </dev/null
+
+lock: ## Choose versions anew: write both lock files from pyproject.toml
+	@mkdir -p var && $(PY) -m venv var/lock && $(PIP) var/lock/bin/python -m pip install --quiet uv
+	var/lock/bin/uv pip compile $(LOCK) -o requirements.lock pyproject.toml
+	var/lock/bin/uv pip compile $(LOCK) -o requirements-dev.lock --group dev pyproject.toml
+
+LOCK := --upgrade --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
+
+clean: ## Remove what the tools and the demo left behind; .venv stays
+	rm -rf var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache htmlcov
+	rm -f .coverage .coverage.*
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
