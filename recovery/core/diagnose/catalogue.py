@@ -1,0 +1,176 @@
+"""The catalogue of failure signatures: what one line can say, as data.
+
+The rows are in signatures/*.toml (00_pieces.toml explains the columns); adding one is one row and one test. They
+are read and checked once, at import: a wrong row stops the start with its id and what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+from typing import Any, TypeVar
+
+from recovery.core.types import Exclude, FailureClass, Restart, Role
+
+MAX_LINE = 2000  # characters of a line that are looked at: a job may print lines of any length
+
+_E = TypeVar("_E", bound=StrEnum)
+_TEXTS = ("pattern", "sentence", "source")
+_FIELDS = {"id", "scope", "literals", "class", "role", "restart", "exclude", "confidence", "fallback", *_TEXTS}
+_PIECE = re.compile(r"<<(\w+)>>")
+
+
+class Scope(StrEnum):
+    """Where a rule applies."""
+
+    LOG = "log"  # lines of the job's log
+    NODE = "node"  # events of a node, from the scheduler or a kernel log
+    BOTH = "both"
+
+
+class CatalogueError(ValueError):
+    """A row of the catalogue is wrong; the message names the row and the field."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """One signature. The verdict columns hold if this rule decides the case (00_pieces.toml explains each)."""
+
+    id: str
+    pattern: str
+    failure_class: FailureClass
+    role: Role
+    restart: Restart
+    exclude: Exclude
+    sentence: str
+    source: str
+    confidence: float
+    scope: Scope
+    literals: tuple[str, ...]
+    fallback: bool
+
+
+def build(rows: Iterable[Mapping[str, Any]], pieces: Mapping[str, str]) -> tuple[Rule, ...]:
+    """Rules from the rows of a catalogue file. Raises CatalogueError."""
+    rules: list[Rule] = []
+    seen: set[str] = set()
+    for row in rows:
+        rule = _rule(row, pieces)
+        if rule.id in seen:
+            raise CatalogueError(f"Rule {rule.id}: the id is used twice.")
+        seen.add(rule.id)
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _rule(row: Mapping[str, Any], pieces: Mapping[str, str]) -> Rule:
+    name = row.get("id")
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]+\.[a-z0-9_]+", name):
+        raise CatalogueError(f"A rule's id must look like family.name, not {name!r}.")
+    if unknown := set(row) - _FIELDS:
+        raise CatalogueError(f"Rule {name}: unknown field {', '.join(sorted(unknown))}.")
+    for field in _TEXTS:
+        if not isinstance(row.get(field), str) or not row[field]:
+            raise CatalogueError(f"Rule {name}: {field} must be a text.")
+    literals, confidence, fallback = row.get("literals"), row.get("confidence", 0.9), row.get("fallback", False)
+    if not isinstance(literals, list) or not literals or not all(isinstance(x, str) and len(x) >= 3 for x in literals):
+        raise CatalogueError(f"Rule {name}: literals must be a list of texts of at least 3 characters.")
+    if not isinstance(confidence, float) or not 0 < confidence < 1:
+        raise CatalogueError(f"Rule {name}: confidence must lie between 0 and 1.")
+    if not isinstance(fallback, bool):
+        raise CatalogueError(f"Rule {name}: fallback must be true or false.")
+    return Rule(
+        id=name,
+        pattern=_pattern(name, row["pattern"], pieces),
+        failure_class=_word(FailureClass, row, "class"),
+        role=_word(Role, row, "role", "cause"),
+        restart=_word(Restart, row, "restart"),
+        exclude=_word(Exclude, row, "exclude", "none"),
+        sentence=row["sentence"],
+        source=row["source"],
+        confidence=confidence,
+        scope=_word(Scope, row, "scope", "log"),
+        literals=tuple(literals),
+        fallback=fallback,
+    )
+
+
+def _word(kind: type[_E], row: Mapping[str, Any], field: str, default: str = "") -> _E:
+    try:
+        return kind(row.get(field, default))
+    except ValueError:
+        allowed = ", ".join(kind)
+        raise CatalogueError(f"Rule {row['id']}: {field} is {row.get(field)!r}, not one of {allowed}.") from None
+
+
+def _pattern(name: str, text: str, pieces: Mapping[str, str]) -> str:
+    """The whole pattern: pieces filled in, groups that several pieces name made unique by what comes first."""
+    missing = [piece for piece in _PIECE.findall(text) if piece not in pieces]
+    if missing:
+        raise CatalogueError(f"Rule {name}: no piece is called {missing[0]}.")
+    whole = _PIECE.sub(lambda found: pieces[found[1]], text)
+    try:
+        re.compile(whole)
+    except re.error as error:
+        raise CatalogueError(f"Rule {name}: the pattern is not a regular expression: {error}.") from None
+    return whole
+
+
+def _load() -> tuple[Rule, ...]:
+    pieces: dict[str, str] = {}
+    rows: list[dict[str, Any]] = []
+    folder = resources.files(__package__) / "signatures"
+    for file in sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        pieces.update(table.get("pieces", {}))
+        rows.extend(table.get("rule", []))
+    return build(rows, pieces)
+
+
+class Matcher:
+    """Searches many rules in one pass: a rule's pattern is tried only where one of its literals stands in the line."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules = [(rule, re.compile(rule.pattern)) for rule in rules]
+        self._by_literal: dict[str, list[int]] = {}
+        for index, (rule, _) in enumerate(self._rules):
+            for literal in rule.literals:
+                self._by_literal.setdefault(literal, []).append(index)
+
+    def match(self, text: str) -> list[tuple[Rule, re.Match[str]]]:
+        """The rules that match, those that say more first; fallback rules only where no other one does."""
+        text = text[:MAX_LINE]
+        tried = {i for literal, indexes in self._by_literal.items() if literal in text for i in indexes}
+        if not tried:
+            return []
+        found: list[tuple[Rule, re.Match[str]]] = []
+        for index in sorted(tried, key=lambda i: (self._rules[i][0].fallback, i)):
+            rule, pattern = self._rules[index]
+            if rule.fallback and found:
+                break
+            if hit := pattern.search(text):
+                found.append((rule, hit))
+        return found
+
+
+RULES: tuple[Rule, ...] = _load()
+RULES_BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
+_LOG = Matcher(rule for rule in RULES if rule.scope is not Scope.NODE)
+_NODE = Matcher(rule for rule in RULES if rule.scope is not Scope.LOG)
+
+
+def match(text: str) -> list[tuple[Rule, re.Match[str]]]:
+    """What one line of a job's log says about a failure, the most telling rule first; [] for a healthy line.
+
+    `text` is a line without colour codes and launcher prefixes. Only its first 2000 characters are looked at.
+    """
+    return _LOG.match(text)
+
+
+def match_event(text: str) -> list[tuple[Rule, re.Match[str]]]:
+    """The same for what the scheduler or a kernel log said of a node."""
+    return _NODE.match(text)
