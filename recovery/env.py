@@ -57,6 +57,24 @@ def env_list(name: str, default: list[str]) -> list[str]:
     return [item.strip() for item in value.split(",") if item.strip()] if value else default
 
 
+def broker(url: str) -> tuple[str, dict[str, Any]]:
+    """Celery's broker URL and transport options for REDIS_URL.
+
+    redis://HOST:PORT/DB, rediss://… (TLS), redis+socket:///PATH, or filesystem:///FOLDER: messages as files in an
+    existing folder of this machine, for a checkout where no Redis can be had.
+    """
+    parts = urlsplit(url)
+    if parts.scheme in ("redis", "rediss", "redis+socket"):
+        return url, {}
+    if parts.scheme != "filesystem" or not parts.path:
+        raise ImproperlyConfigured(
+            f"REDIS_URL starts with {parts.scheme!r}: use redis://…, rediss://…, redis+socket:///… or filesystem:///…."
+        )
+    folder = unquote(parts.path)
+    # One folder for both directions: a producer's way out is a consumer's way in.
+    return "filesystem://", {"data_folder_in": folder, "data_folder_out": folder, "control_folder": folder}
+
+
 def database(url: str, *, sqlite_path: Path) -> dict[str, Any]:
     """Django's database dictionary for DATABASE_URL: sqlite:///PATH or postgres://USER:PASSWORD@HOST:PORT/NAME."""
     if not url:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-from recovery.env import database, env_bool, env_float, env_list, env_str
+from recovery.env import broker, database, env_bool, env_float, env_list, env_str
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env_str("RECOVERY_DATA_DIR", str(BASE_DIR / "var"))).absolute()
@@ -156,7 +156,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # --- Celery ----------------------------------------------------------------------------------------------------------
-CELERY_BROKER_URL = env_str("REDIS_URL", "redis://127.0.0.1:6379/0")
+CELERY_BROKER_URL, CELERY_BROKER_TRANSPORT_OPTIONS = broker(env_str("REDIS_URL", "redis://127.0.0.1:6379/0"))
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True  # results live in our tables
 CELERY_TASK_SERIALIZER = "json"
