@@ -1,0 +1,107 @@
+"""What a job's log says: lines in, signals out. Pure, linear in the length of the log, never raises on any input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+
+from recovery.core.diagnose import catalogue
+from recovery.core.logs.formats import FORMATS
+from recovery.core.logs.generic import Generic
+from recovery.core.logs.lines import MAX_RANK, CleanLine, clean
+from recovery.core.logs.marks import Mark, Memory
+from recovery.core.logs.ranks import Place, RankMap
+from recovery.core.types import LogLine, Signal, SignalKind
+
+__all__ = ["LogParser"]
+
+_GENERIC = Generic()
+
+
+class LogParser:
+    """Reads the log files of one attempt, in order; several formats may be mixed in one file.
+
+    utc_offset: of the cluster's local time, as trainers print times without a zone.
+    nodes: the attempt's nodes where they are known; no other node name is then believed.
+    memory: what `memory` of an earlier parser of the same attempt held (JSON values only, bounded). Without it the
+        parser begins anew: the generic fallback has to see growth again and the places of ranks are forgotten.
+    """
+
+    def __init__(
+        self, *, utc_offset: timedelta = timedelta(0), nodes: Sequence[str] = (), memory: Memory | None = None
+    ) -> None:
+        self.memory: Memory = {} if memory is None else memory
+        self._utc_offset = utc_offset
+        self._ranks = RankMap(self.memory.setdefault("ranks", {}), nodes)
+
+    @property
+    def format(self) -> str:
+        """The format that reported progress so far: "megatron", …, "generic"; "" where none did."""
+        return str(self.memory.get("format", ""))
+
+    def feed(self, line: LogLine) -> list[Signal]:
+        """The signals of one line, most often none."""
+        cleaned = clean(line.text, utc_offset=self._utc_offset)
+        if not cleaned.text:
+            return []
+        place = self._ranks.read(cleaned)
+        signals = [_signal(mark, line, cleaned, place) for mark in self._marks(cleaned)]
+        return signals + self._failures(line, cleaned, place)
+
+    def _marks(self, cleaned: CleanLine) -> Sequence[Mark]:
+        for trainer in FORMATS:
+            marks = trainer.read(cleaned, self.memory.setdefault(trainer.name, {}))
+            if marks:
+                if any(mark.kind is SignalKind.PROGRESS for mark in marks):
+                    self.memory["format"] = trainer.name
+                    self.memory.pop(_GENERIC.name, None)
+                return marks
+        if self.format not in ("", _GENERIC.name):
+            return ()
+        marks = _GENERIC.read(cleaned, self.memory.setdefault(_GENERIC.name, {}))
+        if marks:
+            self.memory["format"] = _GENERIC.name
+        return marks
+
+    def _failures(self, line: LogLine, cleaned: CleanLine, place: Place) -> list[Signal]:
+        signals = []
+        for rule, found in catalogue.match(cleaned.text):
+            mark = Mark(kind=SignalKind.FAILURE, rule=rule.id)
+            signals.append(_signal(mark, line, cleaned, self._named_place(found, place)))
+        return signals
+
+    def _named_place(self, found: re.Match[str], place: Place) -> Place:
+        """The rank and node that the failure names; what it leaves open is where the line comes from."""
+        named = found.groupdict()
+        rank = _rank(named.get("rank"))
+        if rank is None:
+            rank, node = place.rank, place.node
+        else:
+            node = self._ranks.node_of(rank)
+        return Place(rank=rank, node=self._ranks.known(named.get("node") or "") or node)
+
+
+def _rank(digits: str | None) -> int | None:
+    if digits is None or not digits.isascii() or not digits.isdigit() or len(digits) > len(str(MAX_RANK)):
+        return None
+    return int(digits)
+
+
+def _signal(mark: Mark, line: LogLine, cleaned: CleanLine, place: Place) -> Signal:
+    return Signal(
+        kind=mark.kind,
+        file=line.file,
+        line=line.number,
+        offset=line.offset,
+        text=cleaned.shown,
+        rule=mark.rule,
+        at=cleaned.at,
+        step=mark.step,
+        path=mark.path,
+        rank=None if mark.all_ranks else place.rank,
+        node=place.node if mark.kind is SignalKind.FAILURE else "",
+        loss=mark.loss,
+        throughput=mark.throughput,
+        step_time_s=mark.step_time_s,
+    )

@@ -1,0 +1,127 @@
+"""Megatron-LM's log lines.
+
+Source: `megatron/training/training.py` and `checkpointing.py` of NVIDIA/Megatron-LM, releases 2020 to 2026, and the
+forks that keep their wording. Older releases print no time stamp, no throughput, and say "saved checkpoint at".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from recovery.core.logs.lines import CleanLine
+from recovery.core.logs.marks import Format, Mark, Memory, finite, step_of
+from recovery.core.types import SignalKind
+
+_ITERATION = re.compile(r"\biteration {1,12}([0-9]{1,10})/ {0,12}([0-9]{1,10}) {0,4}\|")
+_SAVING = re.compile(r"\bsaving (?:non-persistent )?checkpoint at iteration {1,12}([0-9]{1,10}) to (\S.*)")
+_SCHEDULED = re.compile(r"\bscheduled an async checkpoint save at iteration {1,12}([0-9]{1,10}) to (\S.*)")
+_SAVED = re.compile(r"\bsuccessfully saved checkpoint (?:from|at) iteration {1,12}([0-9]{1,10}) to (\S.*)")
+_LOADED = re.compile(r"\bsuccessfully loaded checkpoint from (\S.*)")
+_LOADED_STEP = re.compile(r"([0-9]{1,10})\b")
+_NO_TRACKER = re.compile(r"\bcould not find the metadata file (\S.*)")
+_FRESH = "will not load any checkpoints and will start from random"
+_DONE = "[after training is done] datetime:"
+_EXIT = re.compile(r"\bexiting program (?:at iteration {1,12}([0-9]{1,10})|after (receiving|[0-9]))")
+_IN_FORMAT = re.compile(r" in \S{1,40} format$")
+_PLACES = re.compile(r" \[ ?(?:t|gtp|tp|p|pp)\b[^\]]{0,120}\]$")  # [ t 1/2, p 1/1 ]: the writer's place among the ranks
+
+_LOSS_SCALE = "loss scale"
+_MAX_FIELDS = 80
+_WORDS = ("iteration", "checkpoint", "training is done", "metadata file", "exiting program")
+
+
+class _Megatron:
+    name = "megatron"
+
+    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+        text = line.text
+        if not any(word in text for word in _WORDS):
+            return ()
+        if found := _ITERATION.search(text):
+            return _progress(found, text, memory)
+        mark = _save(text) or _load(text, memory) or _end(text)
+        return (mark,) if mark else ()
+
+
+def _progress(found: re.Match[str], text: str, memory: Memory) -> Sequence[Mark]:
+    step = step_of(found[1])
+    if step is None:
+        return ()
+    fields = _fields(text[found.end() :])
+    elapsed_ms = fields.get("elapsed time per iteration (ms)")
+    memory.pop("no_tracker", None)
+    progress = Mark(
+        kind=SignalKind.PROGRESS,
+        rule="megatron.iteration",
+        step=step,
+        loss=_loss(fields),
+        throughput=next((value for name, value in fields.items() if name.startswith("throughput per GPU")), None),
+        step_time_s=None if elapsed_ms is None else elapsed_ms / 1000,
+        all_ranks=True,
+    )
+    return (progress,)
+
+
+def _fields(text: str) -> dict[str, float | None]:
+    """`name: value |` pairs, as far as the line is whole: what follows the last bar may be cut off."""
+    fields: dict[str, float | None] = {}
+    for part in text.split("|", _MAX_FIELDS)[:-1]:
+        name, colon, value = part.rpartition(":")
+        if colon:
+            fields[name.strip()] = finite(value)
+    return fields
+
+
+def _loss(fields: dict[str, float | None]) -> float | None:
+    if "lm loss" in fields:
+        return fields["lm loss"]
+    return next((v for name, v in fields.items() if name.endswith("loss") and name != _LOSS_SCALE), None)
+
+
+def _save(text: str) -> Mark | None:
+    for pattern, kind, rule in (
+        (_SAVING, SignalKind.SAVE_STARTED, "megatron.saving"),
+        (_SCHEDULED, SignalKind.SAVE_STARTED, "megatron.save_scheduled"),
+        (_SAVED, SignalKind.SAVE_DURABLE, "megatron.saved"),
+    ):
+        if (found := pattern.search(text)) and (step := step_of(found[1])) is not None:
+            return Mark(kind=kind, rule=rule, step=step, path=_directory(found[2]), all_ranks=True)
+    return None
+
+
+def _directory(text: str) -> str:
+    """The directory at the start of what follows "to" or "from", without Megatron's additions."""
+    return _PLACES.sub("", _IN_FORMAT.sub("", text.strip())).strip()
+
+
+def _load(text: str, memory: Memory) -> Mark | None:
+    if found := _LOADED.search(text):
+        path, _, rest = found[1].rpartition(" at iteration ")
+        number = _LOADED_STEP.match(rest.strip())
+        step = step_of(number[1]) if number else None
+        if step is None:
+            return None
+        return Mark(kind=SignalKind.LOADED, rule="megatron.loaded", step=step, path=_directory(path), all_ranks=True)
+    if found := _NO_TRACKER.search(text):
+        memory["no_tracker"] = found[1].strip().rpartition("/")[0][:1000]
+    elif _FRESH in text:
+        path = str(memory.pop("no_tracker", ""))
+        return Mark(kind=SignalKind.FRESH_START, rule="megatron.fresh_start", path=path, all_ranks=True)
+    return None
+
+
+def _end(text: str) -> Mark | None:
+    """The trainer ends by itself. Which way is in the rule: done, the exit interval or duration, or a signal."""
+    if _DONE in text:
+        return Mark(kind=SignalKind.FINISHED, rule="megatron.done", all_ranks=True)
+    found = _EXIT.search(text)
+    if found is None:
+        return None
+    if found[1] is not None:
+        return Mark(kind=SignalKind.FINISHED, rule="megatron.exit_interval", step=step_of(found[1]), all_ranks=True)
+    rule = "megatron.exit_signal" if found[2] == "receiving" else "megatron.exit_duration"
+    return Mark(kind=SignalKind.FINISHED, rule=rule, all_ranks=True)
+
+
+FORMAT: Format = _Megatron()

@@ -1,0 +1,140 @@
+"""One raw log line made readable: what is noise, what is a prefix that others put before it, and what is left.
+
+Everything here is linear in the length of the line, and a line is cut before anything is matched against it: a job's
+output is hostile input.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+
+MAX_CHARS = 4096  # of a line that are looked at; the longest progress lines known have fewer than 1000
+SHOWN_CHARS = 500  # of a line that are kept as evidence
+MAX_STEP = 2**31 - 1  # steps are stored as 32-bit integers; a greater number is not a step
+MAX_RANK = 10**7 - 1
+
+# Escape sequences (ECMA-48): CSI (colours, cursor), OSC (titles, links) up to BEL or ST, and the short ones.
+_ANSI = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+    r"|\x1b[ -/]*[0-~]"
+)
+# Control characters, zero-width and direction-changing ones (they let a line look like another), and lone surrogates.
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+# Prefixes, each anchored at the start of what is left. Order of nesting differs, so they are tried in turn.
+_CONTAINER_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6,9}(?:Z|[+-][0-9]{2}:[0-9]{2}))"
+    r" (?:std(?:out|err) [FP] )?"
+)
+_SRUN_LABEL = re.compile(r" {0,7}([0-9]{1,7}): ?(?=\S|$)")  # srun -l: the task number, padded, then ": "
+_TORCHRUN = re.compile(r"\[[A-Za-z_]{1,40}([0-9]{1,7})\]:\s?")  # [default0]: role and *local* rank
+_GLOBAL_RANK = re.compile(r"\[rank([0-9]{1,7})\]:\s?")  # [rank3]: put there by torch.distributed
+_MOST_PREFIXES = 4
+
+_STAMP = (
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[T _]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]{1,9}))?"
+    r"(?: ?(Z|[+-][0-9]{2}:?[0-9]{2})(?![0-9]))?"
+)
+_TIME_FIRST = re.compile(r"\s{0,8}\[?" + _STAMP)
+_TIME_NAMED = re.compile(r"(?:\bAT|\bdatetime:|\btime\s{0,8}:)\s{0,4}" + _STAMP)
+_TIME_WITHIN = 400  # characters in which a named time may begin
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CleanLine:
+    """A log line without what is not its own.
+
+    `rank` is the global rank where a prefix gives it. `task` is srun's label: it is the rank where a task is a rank,
+    and the node's number where torchrun starts the ranks of a node. `shown` is for people: prefixes kept.
+    """
+
+    text: str
+    shown: str
+    rank: int | None = None
+    task: int | None = None
+    at: datetime | None = None
+
+
+def clean(raw: str, *, utc_offset: timedelta = timedelta(0)) -> CleanLine:
+    """Take colours, control characters, progress-bar history and the prefixes of launchers off a raw line.
+
+    `utc_offset` is that of the cluster's local time: the time stamps of most trainers carry no zone.
+    """
+    shown = printable(_last_segment(raw)).rstrip()
+    text, rank, local_rank, task, at = shown, None, None, None, None
+    for _ in range(_MOST_PREFIXES):
+        if found := _CONTAINER_TIME.match(text):
+            at = at or time_of(found[1], utc_offset=utc_offset)
+        elif found := _GLOBAL_RANK.match(text):
+            rank = int(found[1]) if rank is None else rank
+        elif found := _TORCHRUN.match(text):
+            local_rank = int(found[1]) if local_rank is None else local_rank
+        elif task is None and (found := _SRUN_LABEL.match(text)):
+            task = int(found[1])
+        else:
+            break
+        text = text[found.end() :]
+    return CleanLine(
+        text=text,
+        shown=shown[:SHOWN_CHARS],
+        rank=_global_rank(rank, local_rank, task),
+        task=task,
+        at=time_of(text, utc_offset=utc_offset) or at,
+    )
+
+
+def _global_rank(rank: int | None, local_rank: int | None, task: int | None) -> int | None:
+    """The rank that is meant, None where the prefixes don't tell.
+
+    A local rank is the global one where nothing says that there are several nodes; beside a task number it is not.
+    """
+    if rank is not None:
+        return rank
+    if local_rank is not None:
+        return local_rank if task is None else None
+    return task
+
+
+def _last_segment(raw: str) -> str:
+    """What a terminal would show of a progress bar: its last state. Bounded."""
+    if "\r" in raw:
+        raw = next((part for part in reversed(raw.split("\r")) if part.strip()), "")
+    return raw[:MAX_CHARS]
+
+
+def printable(text: str) -> str:
+    """`text` without escape sequences and characters that a page or a database should never see."""
+    if text.isprintable():
+        return text
+    return _UNSEEN.sub("", _ANSI.sub("", text).replace("\t", " "))
+
+
+def time_of(text: str, *, utc_offset: timedelta) -> datetime | None:
+    """The time that a line carries at its start, or after a word that announces one; in UTC.
+
+    Sources: Megatron's bracket, Python's logging (comma), ISO 8601 of containers and Slurm (`CANCELLED AT …`),
+    torchelastic's `time : 2026-02-03_04:05:06`.
+    """
+    found = _TIME_FIRST.match(text) or _TIME_NAMED.search(text, 0, _TIME_WITHIN)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
+    micro = int((found[7] or "0")[:6].ljust(6, "0"))
+    try:
+        local = datetime(year, month, day, hour, minute, second, micro, tzinfo=_zone(found[8], utc_offset))
+        return local.astimezone(UTC)
+    except (ValueError, OverflowError):  # 2026-13-45, or a year that no clock can hold
+        return None
+
+
+def _zone(written: str | None, utc_offset: timedelta) -> timezone:
+    if written is None:
+        return timezone(utc_offset)
+    if written == "Z":
+        return UTC
+    minutes = int(written[1:3]) * 60 + int(written[-2:])
+    return timezone(timedelta(minutes=minutes if written[0] == "+" else -minutes))

@@ -1,0 +1,58 @@
+"""What a format reader says of one line, and the contract of a format reader."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from recovery.core.logs.lines import MAX_STEP, CleanLine
+from recovery.core.types import SignalKind
+
+# JSON values only: it is stored between two looks at a growing log and handed back.
+Memory = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mark:
+    """A signal before it is given its place in the file."""
+
+    kind: SignalKind
+    rule: str
+    step: int | None = None
+    path: str = ""
+    loss: float | None = None
+    throughput: float | None = None
+    step_time_s: float | None = None
+    all_ranks: bool = False  # speaks for all ranks, whichever of them printed it
+
+
+class Format(Protocol):
+    """One trainer's way of writing logs.
+
+    A format is one module in `recovery/core/logs/formats/` that defines `FORMAT`, and a test. Nothing else names it.
+    `memory` is the format's own: what it must carry from one line to another is kept there and nowhere else, so that
+    reading can stop after any line and go on in another process.
+    """
+
+    name: str
+
+    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+        """What `line` says; empty where it isn't one of this format's lines. Linear in the line, never raises."""
+        ...
+
+
+def step_of(digits: str) -> int | None:
+    """A step from decimal digits; None where no trainer counts so far."""
+    step = int(digits) if len(digits) <= len(str(MAX_STEP)) else MAX_STEP + 1
+    return step if step <= MAX_STEP else None
+
+
+def finite(text: str) -> float | None:
+    """A number that can be stored and compared; None for anything else, NaN and infinity among them."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

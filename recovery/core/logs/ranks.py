@@ -1,0 +1,94 @@
+"""Which node a rank runs on, learned from lines that say so.
+
+Three kinds of line tell: `[rank3]: host n2 pid 4711` (and `12: host n2 pid 4711` under srun's labels), the failure
+report of torchelastic (`host : n2`, then `rank : 3`), and NCCL's (`n2:4711:4800 [0] NCCL INFO … rank 3 nranks 16`).
+A log can claim anything: where the attempt's nodes are known, no other name is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recovery.core.logs.lines import CleanLine
+from recovery.core.logs.marks import Memory
+
+MAX_RANKS = 8192  # remembered; of a greater job the ranks beyond have no node
+
+_NAME = r"([A-Za-z0-9][A-Za-z0-9._-]{0,252})"
+_HOST_PID = re.compile(r"host:? " + _NAME + r" pid:? ?[0-9]{1,10}\b")
+_BARE_NAME = re.compile(_NAME + r"$")
+_NCCL = re.compile(_NAME + r":[0-9]{1,10}:[0-9]{1,10} \[[0-9]{1,4}\] NCCL ")
+_NCCL_RANK = re.compile(r"\brank ([0-9]{1,7}) nranks ")
+_BLOCK_FIELD = re.compile(r" {0,16}([a-z_]{1,20}) {0,12}: (\S{1,300})")
+_BLOCK_RANK = re.compile(r"([0-9]{1,7})$")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a line comes from, as far as it is known."""
+
+    rank: int | None = None
+    node: str = ""
+
+
+class RankMap:
+    """Rank → node, in `memory` so that it survives from one look at a log to the next."""
+
+    def __init__(self, memory: Memory, nodes: Sequence[str] = ()) -> None:
+        self._map: dict[str, str] = memory.setdefault("map", {})
+        self._block: dict[str, str] = memory.setdefault("block", {})  # the torchelastic failure being read
+        self._nodes = {short(node): node for node in nodes}
+
+    def read(self, line: CleanLine) -> Place:
+        """Learn from `line`, and tell its place."""
+        if found := _NCCL.match(line.text):
+            return self._nccl(line, found)
+        if found := _HOST_PID.match(line.text):
+            self._learn(line.rank, found[1])
+        elif self._nodes and line.task is not None and (found := _BARE_NAME.match(line.text)):
+            self._learn(line.rank, found[1])  # srun -l hostname; without known nodes any single word would do
+        elif place := self._in_block(line.text):
+            return place
+        return Place(rank=line.rank, node=self.node_of(line.rank))
+
+    def node_of(self, rank: int | None) -> str:
+        return "" if rank is None else self._map.get(str(rank), "")
+
+    def known(self, name: str) -> str:
+        """`name` as the scheduler writes it; "" where the attempt has no such node."""
+        return self._nodes.get(short(name), "") if self._nodes else name
+
+    def _learn(self, rank: int | None, name: str) -> None:
+        node = self.known(name)
+        if rank is not None and node and (len(self._map) < MAX_RANKS or str(rank) in self._map):
+            self._map[str(rank)] = node
+
+    def _nccl(self, line: CleanLine, found: re.Match[str]) -> Place:
+        rank = line.rank
+        if rank_said := _NCCL_RANK.search(line.text):
+            rank = int(rank_said[1])
+            self._learn(rank, found[1])
+        return Place(rank=rank, node=self.known(found[1]))
+
+    def _in_block(self, text: str) -> Place | None:
+        """A torchelastic block lists `time host rank exitcode …`, one per line; anything else ends it."""
+        found = _BLOCK_FIELD.match(text)
+        if found is None:
+            self._block.clear()
+            return None
+        if found[1] == "host":
+            self._block.clear()
+            self._block["host"] = found[2]
+        elif found[1] == "rank" and "host" in self._block and (number := _BLOCK_RANK.match(found[2])):
+            self._block["rank"] = number[1]
+            self._learn(int(number[1]), self._block["host"])
+        if "rank" not in self._block:
+            return None
+        return Place(rank=int(self._block["rank"]), node=self.known(self._block["host"]))
+
+
+def short(name: str) -> str:
+    """A host's name without its domain: Slurm, torch and NCCL don't agree on which they print."""
+    return name.partition(".")[0].lower()
