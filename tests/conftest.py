@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
+from django.db.backends.base.operations import BaseDatabaseOperations
 from django.test import Client
 
 from recovery.models.access import Role
@@ -35,6 +37,23 @@ def django_db_modify_db_settings(django_db_modify_db_settings: None, tmp_path_fa
     if connection.vendor == "sqlite":
         folder: Path = tmp_path_factory.mktemp("database")
         connection.settings_dict["TEST"]["NAME"] = str(folder / "test.sqlite3")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
+    """A transactional test ends with a flush, which the append-only tables refuse: it alone may lift their triggers."""
+    guards = import_module("recovery.migrations.0002_append_only_events")
+    flush = BaseDatabaseOperations.execute_sql_flush
+
+    def flush_all(operations: BaseDatabaseOperations, statements: Iterable[str]) -> None:
+        with transaction.atomic():
+            guards.drop(operations.connection)
+            flush(operations, statements)
+            guards.create(operations.connection)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseDatabaseOperations, "execute_sql_flush", flush_all)
+        yield
 
 
 @pytest.fixture

@@ -1,0 +1,87 @@
+"""The audit trail and the policy's versions are append-only, and the database itself holds that.
+
+Triggers refuse UPDATE and DELETE, row by row, whoever asks: ORM, admin shell or SQL prompt. PostgreSQL's TRUNCATE fires
+no row trigger, so a statement trigger refuses it too; SQLite's REPLACE deletes without firing a delete trigger, so
+a trigger refuses to insert over a row that exists. All of them raise django.db.IntegrityError.
+
+SQLite: Django alters a table by making a new one and dropping the old, and the triggers go with the old one. A later
+migration that alters one of TABLES must therefore end with `RunPython(make_triggers, drop_triggers)` from here again;
+the system check recovery.E012 and tests/api/test_append_only.py notice where it does not.
+"""
+
+from __future__ import annotations
+
+from django.apps.registry import Apps
+from django.db import migrations
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+TABLES = ("recovery_event", "recovery_policyversion")
+
+POSTGRESQL_FUNCTION = """
+CREATE OR REPLACE FUNCTION recovery_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP USING ERRCODE = 'restrict_violation';
+END $$
+"""
+POSTGRESQL = {
+    "no_change": (
+        "CREATE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table} "
+        "FOR EACH ROW EXECUTE FUNCTION recovery_append_only()"
+    ),
+    "no_truncate": (
+        "CREATE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table} "
+        "FOR EACH STATEMENT EXECUTE FUNCTION recovery_append_only()"
+    ),
+}
+SQLITE = {
+    "no_update": (
+        "CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} "
+        "BEGIN SELECT RAISE(ABORT, '{table} is append-only: UPDATE is refused'); END"
+    ),
+    "no_delete": (
+        "CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table} "
+        "BEGIN SELECT RAISE(ABORT, '{table} is append-only: DELETE is refused'); END"
+    ),
+    "no_replace": (
+        "CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} "
+        "WHEN EXISTS (SELECT 1 FROM {table} WHERE id = NEW.id) "
+        "BEGIN SELECT RAISE(ABORT, '{table} is append-only: REPLACE is refused'); END"
+    ),
+}
+
+
+def create(connection: BaseDatabaseWrapper) -> None:
+    """Make every trigger anew, also where some are still there."""
+    drop(connection)
+    postgresql = connection.vendor == "postgresql"
+    with connection.cursor() as cursor:
+        if postgresql:
+            cursor.execute(POSTGRESQL_FUNCTION)
+        for table in TABLES:
+            for statement in (POSTGRESQL if postgresql else SQLITE).values():
+                cursor.execute(statement.format(table=table))
+
+
+def drop(connection: BaseDatabaseWrapper) -> None:
+    postgresql = connection.vendor == "postgresql"
+    with connection.cursor() as cursor:
+        for table in TABLES:
+            for name in POSTGRESQL if postgresql else SQLITE:
+                cursor.execute(f"DROP TRIGGER IF EXISTS {table}_{name}" + (f" ON {table}" if postgresql else ""))
+        if postgresql:
+            cursor.execute("DROP FUNCTION IF EXISTS recovery_append_only()")
+
+
+def make_triggers(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    create(schema_editor.connection)
+
+
+def drop_triggers(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    drop(schema_editor.connection)
+
+
+class Migration(migrations.Migration):
+    dependencies = [("recovery", "0001_first_tables")]
+
+    operations = [migrations.RunPython(make_triggers, drop_triggers)]
