@@ -1,0 +1,42 @@
+"""Which job and which attempt a scheduler's record speaks of. Slurm reuses job ids and overwrites submit times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Identity(StrEnum):
+    SAME_ATTEMPT = "same_attempt"
+    NEW_ATTEMPT = "new_attempt"  # the job was requeued
+    NEW_JOB = "new_job"  # the id is reused, or was never seen
+    OLD_NEWS = "old_news"  # the record is older than what we know: to be ignored
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fingerprint:
+    """What identifies one execution: who submitted which name when, and the how-manieth start it is."""
+
+    submitted_at: datetime
+    restart_count: int
+    user: str
+    name: str
+
+
+def identify(known: Fingerprint | None, seen: Fingerprint) -> Identity:
+    """Compare a record with the newest that we know under the same job id.
+
+    A requeue moves the submit time forward and the restart count up; a new submission under a reused id starts again
+    from 0 restarts, or belongs to somebody else.
+    """
+    if known is None:
+        return Identity.NEW_JOB
+    if seen.submitted_at < known.submitted_at:
+        return Identity.OLD_NEWS
+    owner_changed = (seen.user, seen.name) != (known.user, known.name)
+    if seen.submitted_at == known.submitted_at:
+        return Identity.SAME_ATTEMPT if seen.restart_count == known.restart_count else Identity.NEW_ATTEMPT
+    if owner_changed or seen.restart_count <= known.restart_count:
+        return Identity.NEW_JOB
+    return Identity.NEW_ATTEMPT

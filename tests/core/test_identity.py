@@ -1,0 +1,47 @@
+"""Slurm reuses job ids and overwrites submit times: which execution does a record speak of?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from recovery.core.identity import Fingerprint, Identity, identify
+
+KNOWN = Fingerprint(submitted_at=datetime(2026, 1, 1, tzinfo=UTC), restart_count=1, user="ada", name="llama")
+LATER = KNOWN.submitted_at + timedelta(hours=1)
+
+
+def test_an_unseen_id_is_a_new_job() -> None:
+    assert identify(None, KNOWN) is Identity.NEW_JOB
+
+
+def test_the_same_submission_is_the_same_attempt() -> None:
+    assert identify(KNOWN, KNOWN) is Identity.SAME_ATTEMPT
+
+
+def test_a_requeue_is_a_new_attempt_of_the_same_job() -> None:
+    assert identify(KNOWN, replace(KNOWN, submitted_at=LATER, restart_count=2)) is Identity.NEW_ATTEMPT
+
+
+def test_several_requeues_between_two_polls_are_still_the_same_job() -> None:
+    assert identify(KNOWN, replace(KNOWN, submitted_at=LATER, restart_count=4)) is Identity.NEW_ATTEMPT
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        replace(KNOWN, submitted_at=LATER, restart_count=0),
+        replace(KNOWN, submitted_at=LATER, restart_count=1),
+        replace(KNOWN, submitted_at=LATER, restart_count=2, user="bob"),
+        replace(KNOWN, submitted_at=LATER, restart_count=2, name="other"),
+    ],
+)
+def test_a_reused_job_id_is_a_new_job(seen: Fingerprint) -> None:
+    assert identify(KNOWN, seen) is Identity.NEW_JOB
+
+
+def test_a_record_older_than_what_is_known_is_ignored() -> None:
+    seen = replace(KNOWN, submitted_at=KNOWN.submitted_at - timedelta(seconds=1))
+    assert identify(KNOWN, seen) is Identity.OLD_NEWS
