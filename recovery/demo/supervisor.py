@@ -39,6 +39,7 @@ class Program:
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
     stop_last: bool = False  # the others still need it while they end: a broker
 
 
@@ -108,6 +109,7 @@ class Supervisor:
             process = subprocess.Popen(
                 program.command,
                 env={**os.environ, **program.environment},
+                cwd=program.cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

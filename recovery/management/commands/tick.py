@@ -1,0 +1,19 @@
+"""One whole pass of the path in this process: what beat and workers do together, without a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from recovery.pipeline import reconcile
+from recovery.tasks import client_of
+
+
+class Command(BaseCommand):
+    help = "Do everything that is due now, once, in this process and without a broker."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        done = reconcile.tick(client_for=client_of, clock=reconcile.utc_now)
+        counts = f"{len(done.clusters)} clusters, {len(done.attempts)} attempts and {len(done.incidents)} incidents"
+        self.stdout.write(f"Looked at {counts}.")
