@@ -9,6 +9,7 @@ from enum import StrEnum
 
 class Identity(StrEnum):
     SAME_ATTEMPT = "same_attempt"
+    REQUEUING = "requeuing"  # the restart is counted already, but the old execution is still completing
     NEW_ATTEMPT = "new_attempt"  # the job was requeued
     NEW_JOB = "new_job"  # the id is reused, or was never seen
     OLD_NEWS = "old_news"  # the record is older than what we know: to be ignored
@@ -27,8 +28,8 @@ class Fingerprint:
 def identify(known: Fingerprint | None, seen: Fingerprint) -> Identity:
     """Compare a record with the newest that we know under the same job id.
 
-    A requeue moves the submit time forward and the restart count up; a new submission under a reused id starts again
-    from 0 restarts, or belongs to somebody else.
+    A requeue moves the restart count up at once and the submit time when the old execution has completed (seen on
+    Slurm 22.05); a new submission under a reused id starts again from 0 restarts, or belongs to somebody else.
     """
     if known is None:
         return Identity.NEW_JOB
@@ -36,7 +37,7 @@ def identify(known: Fingerprint | None, seen: Fingerprint) -> Identity:
         return Identity.OLD_NEWS
     owner_changed = (seen.user, seen.name) != (known.user, known.name)
     if seen.submitted_at == known.submitted_at:
-        return Identity.SAME_ATTEMPT if seen.restart_count == known.restart_count else Identity.NEW_ATTEMPT
+        return Identity.REQUEUING if seen.restart_count > known.restart_count else Identity.SAME_ATTEMPT
     if owner_changed or seen.restart_count <= known.restart_count:
         return Identity.NEW_JOB
     return Identity.NEW_ATTEMPT

@@ -41,9 +41,9 @@ class Seen:
     """The job as the scheduler shows it now."""
 
     state: JobState
-    state_reason: str
     restart_count: int
     held: bool
+    held_by_requeue: bool  # the hold is the one that a held requeue leaves, and nobody else's on top of it
     requeueable: bool
     nodes: tuple[str, ...]
     excluded_nodes: tuple[str, ...]
@@ -66,6 +66,8 @@ def next_step(intent: Intent, seen: Seen) -> Next:
         return Next(step=Step.BY_OTHERS, reason="Somebody else has put the job back into the queue; we did nothing.")
     if requeues > 1:
         return Next(step=Step.FAIL, reason="The job was requeued more than once since this was approved.")
+    if seen.state is JobState.COMPLETING:
+        return Next(step=Step.WAIT, reason="The old attempt is still completing.")
     if intent.kind is ActionKind.REQUEUE:
         return Next(step=Step.CONVERGED, reason="Slurm shows the job back in the queue.")
     return _after_held_requeue(intent, seen)
@@ -88,19 +90,14 @@ def _before_requeue(intent: Intent, seen: Seen) -> Next:
 
 def _after_held_requeue(intent: Intent, seen: Seen) -> Next:
     excluded = set(intent.exclude_nodes) <= set(seen.excluded_nodes)
-    if seen.state is JobState.COMPLETING:
-        return Next(step=Step.WAIT, reason="The old attempt is still completing.")
     if seen.state is not JobState.PENDING and not excluded:
         return Next(step=Step.FAIL, reason="The job runs again without the exclusion: somebody released it first.")
     if not excluded:
         return Next(step=Step.SET_EXCLUDED_NODES, reason="The job is back in the queue, held by us.")
     if not seen.held or seen.state is not JobState.PENDING:
         return Next(step=Step.CONVERGED, reason="Slurm shows the job back in the queue with the exclusion in force.")
-    if seen.state_reason == "JobHeldUser":
-        return Next(step=Step.FAIL, reason="The job's user holds it: that hold is not ours to release.")
-    if Step.RELEASE in intent.begun and seen.state_reason == "JobHeldAdmin":
-        # After our release only somebody else's hold can stand; Slurm names ours differently.
-        return Next(step=Step.FAIL, reason="An administrator holds the job: that hold is not ours to release.")
+    if not seen.held_by_requeue:
+        return Next(step=Step.FAIL, reason="Somebody else holds the job: that hold is not ours to release.")
     return Next(step=Step.RELEASE, reason="The exclusion is in force; the hold is ours.")
 
 

@@ -20,14 +20,14 @@ INTENT = Intent(
 )
 FAILED = Seen(
     state=JobState.FAILED,
-    state_reason="NonZeroExitCode",
     restart_count=0,
     held=False,
+    held_by_requeue=False,
     requeueable=True,
     nodes=("n2", "n1"),
     excluded_nodes=(),
 )
-HELD = replace(FAILED, state=JobState.PENDING, state_reason="JobHeldAdmin", restart_count=1, held=True, nodes=())
+HELD = replace(FAILED, state=JobState.PENDING, restart_count=1, held=True, held_by_requeue=True, nodes=())
 AFTER_REQUEUE = replace(INTENT, begun=frozenset({Step.REQUEUE_HOLD}))
 
 
@@ -43,14 +43,14 @@ def test_a_plain_requeue_is_one_call_and_then_observed() -> None:
     intent = replace(INTENT, kind=ActionKind.REQUEUE, exclude_nodes=())
     assert step(intent, FAILED) is Step.REQUEUE
     begun = replace(intent, begun=frozenset({Step.REQUEUE}))
-    assert step(begun, replace(HELD, held=False, state_reason="BeginTime")) is Step.CONVERGED
+    assert step(begun, replace(HELD, held=False)) is Step.CONVERGED
 
 
 def test_after_the_held_requeue_the_exclusion_is_set_read_back_and_released() -> None:
     assert step(AFTER_REQUEUE, HELD) is Step.SET_EXCLUDED_NODES
     excluded = replace(HELD, excluded_nodes=("n2", "n9"))
     assert step(AFTER_REQUEUE, excluded) is Step.RELEASE
-    released = replace(excluded, held=False, state_reason="BeginTime")
+    released = replace(excluded, held=False)
     assert step(AFTER_REQUEUE, released) is Step.CONVERGED
 
 
@@ -79,10 +79,12 @@ def test_a_job_that_may_not_be_requeued_is_refused() -> None:
 def test_a_completing_job_is_waited_for() -> None:
     assert step(INTENT, replace(FAILED, state=JobState.COMPLETING)) is Step.WAIT
     assert step(AFTER_REQUEUE, replace(HELD, state=JobState.COMPLETING)) is Step.WAIT
+    begun = replace(INTENT, kind=ActionKind.REQUEUE, begun=frozenset({Step.REQUEUE}))
+    assert step(begun, replace(HELD, state=JobState.COMPLETING)) is Step.WAIT
 
 
-def test_the_hold_of_the_jobs_user_is_never_released() -> None:
-    seen = replace(HELD, excluded_nodes=("n2",), state_reason="JobHeldUser")
+def test_a_hold_that_somebody_else_placed_is_never_released() -> None:
+    seen = replace(HELD, excluded_nodes=("n2",), held_by_requeue=False)
     assert step(AFTER_REQUEUE, seen) is Step.FAIL
 
 
@@ -97,9 +99,9 @@ def test_a_second_restart_that_is_not_ours_ends_the_action() -> None:
 seen_jobs = st.builds(
     Seen,
     state=st.sampled_from(JobState),
-    state_reason=st.sampled_from(["", "BeginTime", "JobHeldUser", "JobHeldAdmin"]),
     restart_count=st.integers(0, 3),
     held=st.booleans(),
+    held_by_requeue=st.booleans(),
     requeueable=st.booleans(),
     nodes=st.sampled_from([(), ("n1", "n2"), ("n3",)]),
     excluded_nodes=st.sampled_from([(), ("n2",), ("n2", "n7")]),
@@ -118,5 +120,6 @@ def test_a_requeue_is_only_asked_for_while_the_approved_attempt_is_the_newest(
     if answer.step is Step.RELEASE:
         assert Step.REQUEUE_HOLD in begun
         assert "n2" in seen.excluded_nodes
+        assert seen.held_by_requeue
     if answer.step is Step.CONVERGED:
         assert seen.restart_count == 1
