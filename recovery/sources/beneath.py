@@ -107,7 +107,7 @@ def _open_last(at: int, name: str, path: str, *, folder: bool) -> int:
     try:
         descriptor = os.open(name, _READ | (os.O_DIRECTORY if folder else 0), dir_fd=at)
     except PermissionError:
-        raise _denied(path, path, "rx" if folder else "r") from None
+        raise denied(path, path, "rx" if folder else "r") from None
     try:
         _check_kind(os.fstat(descriptor), path, folder=folder)  # it may have been swapped since
     except BaseException:
@@ -129,7 +129,7 @@ def _explained(error: OSError, path: str, here: str) -> Exception:
     if error.errno == errno.ENOENT:
         return NotThere(path)
     if error.errno in (errno.EACCES, errno.EPERM):
-        return _denied(path, here, "x")
+        return denied(path, here, "x")
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return Refused(
             f"{show(path)} was not opened: below {show(here)} stands a link or a file where a folder was expected.",
@@ -138,8 +138,8 @@ def _explained(error: OSError, path: str, here: str) -> Exception:
     return unreadable(error, path)
 
 
-def _denied(path: str, here: str, bits: str) -> Refused:
-    """The refusal with the exact commands that give this process access to `here`."""
+def denied(path: str, here: str, bits: str) -> Refused:
+    """The refusal with the exact commands that give this process `bits` (r, x, rx) of access to `here`."""
     user, target = _account(), shlex.quote(show(here))
     return Refused(
         f"{show(path)} can't be read: access to {show(here)} is denied.",

@@ -1,0 +1,183 @@
+"""Megatron-LM's checkpoints: `iter_0000840/` and the tracker `latest_checkpointed_iteration.txt`.
+
+Source: `megatron/training/checkpointing.py`, `megatron/core/dist_checkpointing` (facts: checkpoints). The tracker is
+written last, when every rank has written, so a folder newer than it is a save under way, or one that was cut off. A
+folder that it vouches for can still have lost files since, or have shards cut short by a full or failing file system:
+its files must show no hole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from recovery.core.logs.marks import step_of
+from recovery.core.types import CheckpointState
+from recovery.sources.beneath import Refused, show
+from recovery.sources.checkpoints.listing import SMALL_BYTES, Listing
+from recovery.sources.checkpoints.rules import Layout, Tracker, Verdict, too_small
+
+_FOLDER = re.compile(r"iter_([0-9]{7,10})")
+_RANK_FOLDER = re.compile(r"mp_rank_([0-9]{2,5})(?:_([0-9]{3,5}))?(?:_([0-9]{3,5}))?/[^/]+\.(?:pt|pth)")
+_DIST_SHARD = re.compile(r"__([0-9]{1,7})_[0-9]{1,7}\.distcp")
+_DIST_EXTRAS = (".metadata", "metadata.json", "common.pt")
+
+Shards = Mapping[str, int]  # file name below the checkpoint → size
+
+
+class _Megatron:
+    name = "megatron"
+    tracker_name = "latest_checkpointed_iteration.txt"
+
+    def step_of(self, name: str) -> int | None:
+        found = _FOLDER.fullmatch(name)
+        return step_of(found[1]) if found else None
+
+    def folder_name(self, step: int) -> str:
+        return f"iter_{step:07d}"
+
+    def tracker(self, content: bytes | None) -> Tracker:
+        if content is None:
+            return Tracker(note=f"{self.tracker_name} is not there yet")
+        word = content.strip()
+        if word == b"release":
+            return Tracker(note=f"{self.tracker_name} names a release, not a step")
+        step = step_of(word.decode()) if word.isdigit() and len(content) < SMALL_BYTES else None
+        if step is not None:
+            return Tracker(step=step)
+        raise Refused(
+            f"{self.tracker_name} {'holds no step' if word else 'is empty'}: it is being written, or was cut off.",
+            "If it stays so, write the number of the newest complete checkpoint into it: the trainer can't resume.",
+        )
+
+    def judge(self, listings: Sequence[Listing], tracker: Tracker) -> list[Verdict]:
+        shards = [_shards(listing) for listing in listings]
+        flaws = [_flaw(each) for each in shards]
+        sound = {
+            listing.step: each
+            for listing, each, flaw in zip(listings, shards, flaws, strict=True)
+            if not (flaw or listing.trouble)
+        }
+        return [
+            _verdict(listing, tracker, flaw or _against(listing.step, each, sound))
+            for listing, each, flaw in zip(listings, shards, flaws, strict=True)
+        ]
+
+
+def _verdict(listing: Listing, tracker: Tracker, flaw: str) -> Verdict:
+    if unknown := listing.trouble or _unreadable_part(listing):
+        return CheckpointState.UNKNOWN, unknown
+    if tracker.step is None:
+        return CheckpointState.ANNOUNCED, f"Not confirmed: {tracker.note}."
+    if listing.step > tracker.step:
+        return CheckpointState.ANNOUNCED, f"The tracker file names {tracker.step}: this is being saved, or was cut off."
+    return (CheckpointState.TORN, flaw) if flaw else (CheckpointState.COMPLETE, "")
+
+
+def _unreadable_part(listing: Listing) -> str:
+    """Why the structure can't be judged although everything could be listed, or ""."""
+    for name in sorted(listing.odd):
+        if _is_shard(name) or name.startswith("mp_rank_"):
+            return f"{show(name)} is a link or no regular file, and was not followed."
+    if any(name.endswith("/.zarray") for name in listing.files):
+        return "It is in zarr format, whose completeness can't be told from its files."
+    return ""
+
+
+def _is_shard(name: str) -> bool:
+    """Whether a restart needs this file; others (notes, marks of retention tools) say nothing."""
+    return name in _DIST_EXTRAS or bool(_DIST_SHARD.fullmatch(name) or _RANK_FOLDER.fullmatch(name))
+
+
+def _shards(listing: Listing) -> Shards:
+    return {name: fact.size for name, fact in listing.files.items() if _is_shard(name)}
+
+
+def _flaw(shards: Shards) -> str:
+    """What is wrong with these files by themselves, as a sentence, or ""."""
+    if not shards:
+        return "There is no shard in it."
+    empty = [name for name, size in shards.items() if size == 0]
+    if empty:
+        return f"{show(min(empty))} is empty."
+    if any(name in _DIST_EXTRAS or _DIST_SHARD.fullmatch(name) for name in shards):
+        return _dist_flaw(shards)
+    return _grid_flaw(shards)
+
+
+def _dist_flaw(shards: Shards) -> str:
+    """torch_dist, torch_dcp: `.metadata` is written by one rank after all shards; the other two come as a pair."""
+    if ".metadata" not in shards:
+        return ".metadata is missing: not all ranks had written their shards."
+    if ("metadata.json" in shards) != ("common.pt" in shards):
+        lacking = "common.pt" if "metadata.json" in shards else "metadata.json"
+        return f"{lacking} is missing."
+    if not any(_DIST_SHARD.fullmatch(name) for name in shards):
+        return "There is no .distcp shard in it."
+    return ""
+
+
+def _grid_flaw(shards: Shards) -> str:
+    """Legacy: a folder per model-parallel rank, `mp_rank_<tensor>[_<pipeline>[_<expert>]]`, numbered without holes."""
+    places = {place for name in shards if (place := _place(name))}
+    for axes in {len(place) for place in places}:
+        alike = [place for place in places if len(place) == axes]
+        full = product(*(range(max(axis) + 1) for axis in zip(*alike, strict=True)))
+        missing = next((place for place in full if place not in places), None)
+        if missing is not None:
+            return f"{_rank_folder(missing)} is missing or has no shard."
+    return _uneven(shards)
+
+
+def _uneven(shards: Shards) -> str:
+    """Every rank writes files of the same names."""
+    by_folder: dict[str, set[str]] = {}
+    for name in shards:
+        folder, _, file = name.partition("/")
+        by_folder.setdefault(folder, set()).add(file)
+    every = set().union(*by_folder.values())
+    for folder in sorted(by_folder):
+        if lacking := every - by_folder[folder]:
+            return f"{show(folder)}/{show(min(lacking))} is missing; other ranks have it."
+    return ""
+
+
+def _place(name: str) -> tuple[int, ...]:
+    found = _RANK_FOLDER.fullmatch(name)
+    return tuple(int(part) for part in found.groups() if part is not None) if found else ()
+
+
+def _rank_folder(place: Sequence[int]) -> str:
+    return f"mp_rank_{place[0]:02d}" + "".join(f"_{part:03d}" for part in place[1:])
+
+
+def _against(step: int, mine: Shards, sound: Mapping[int, Shards]) -> str:
+    """What is wrong with these files beside those of the run's sound checkpoints, as a sentence, or ""."""
+    older = max((other for other in sound if other < step), default=None)
+    newer = min((other for other in sound if other > step), default=None)
+    neighbours = [sound[other] for other in (older, newer) if other is not None]
+    return _lacks(mine, neighbours) or too_small(mine, [shards for other, shards in sound.items() if other != step])
+
+
+def _lacks(mine: Shards, neighbours: Sequence[Shards]) -> str:
+    """A shard that the neighbours have.
+
+    A run may go on with fewer ranks, and a sharded checkpoint then lacks the last ranks' files altogether. That is
+    believed unless the checkpoints on both sides have them.
+    """
+    lacking = [sorted(other.keys() - mine.keys()) for other in neighbours if mine.keys() < other.keys()]
+    if not lacking:
+        return ""
+    if len(lacking) < 2 and _is_resize(mine, lacking[0]):
+        return ""
+    return f"{show(lacking[0][0])} is missing ({len(lacking[0])} files fewer than in the checkpoint beside it)."
+
+
+def _is_resize(mine: Shards, lacking: Sequence[str]) -> bool:
+    ranks = [int(found[1]) for name in mine if (found := _DIST_SHARD.fullmatch(name))]
+    gone = [int(found[1]) for name in lacking if (found := _DIST_SHARD.fullmatch(name))]
+    return len(gone) == len(lacking) and bool(ranks) and min(gone) > max(ranks)
+
+
+LAYOUT: Layout = _Megatron()

@@ -1,0 +1,151 @@
+"""The files of one checkpoint: names, sizes, times. Bounded, and inside the roots."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from recovery.sources.beneath import NotThere, Refused, denied, open_folder, show, unreadable
+
+MOST_DEPTH = 3  # folders below a checkpoint's own that are entered
+SMALL_BYTES = 64
+
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileFact:
+    size: int
+    mtime_ns: int
+
+
+@dataclass(kw_only=True, slots=True)
+class Listing:
+    """One checkpoint folder.
+
+    `files` are the regular files and `odd` all else that isn't a folder (links, pipes), both by path below the folder.
+    `trouble` says what couldn't be looked at, or "".
+    """
+
+    step: int
+    path: str
+    files: dict[str, FileFact] = field(default_factory=dict)
+    odd: set[str] = field(default_factory=set)
+    trouble: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(fact.size for fact in self.files.values())
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of all names, sizes and times; "" for an empty folder."""
+        if not self.files:
+            return ""
+        digest = blake2b(digest_size=20)
+        for name, fact in sorted(self.files.items()):
+            digest.update(f"{name}\0{fact.size}\0{fact.mtime_ns}\n".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
+
+@dataclass(slots=True)
+class Budget:
+    """How many files may still be asked for."""
+
+    left: int
+
+    @property
+    def spent(self) -> bool:
+        return self.left <= 0
+
+
+def read_small(at: int, name: str, *, path: str) -> bytes | None:
+    """The first 64 bytes of the regular file `name` in the folder `at`; None where there is no such file.
+
+    Raises Refused. `path` is how people know the file.
+    """
+    try:
+        descriptor = os.open(name, _OPEN_FILE, dir_fd=at)
+    except FileNotFoundError:
+        return None
+    except PermissionError:
+        raise denied(path, path, "r") from None
+    except OSError as error:
+        raise unreadable(error, path) from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Refused(f"{show(path)} is not a regular file and was not read.", "Remove it.")
+        return os.read(descriptor, SMALL_BYTES)
+    except OSError as error:
+        raise unreadable(error, path) from None
+    finally:
+        os.close(descriptor)
+
+
+def list_checkpoint(
+    at: int, name: str, *, step: int, path: str, roots: Sequence[str], setting: str, budget: Budget
+) -> Listing | None:
+    """The files below the folder `name` of the folder `at`; None where it isn't a folder, or is gone."""
+    listing = Listing(step=step, path=path)
+    try:
+        folder = _open_checkpoint(at, name, path, roots, setting)
+    except NotThere:
+        return None
+    except Refused as refused:
+        listing.trouble = f"{refused.sentence} {refused.remedy}"
+        return listing
+    if folder is None:
+        return None
+    try:
+        _walk(folder, "", listing, budget, depth=0)
+    finally:
+        os.close(folder)
+    return listing
+
+
+def _open_checkpoint(at: int, name: str, path: str, roots: Sequence[str], setting: str) -> int | None:
+    """A link is followed where it stays inside the roots: keeping a checkpoint by a link is common."""
+    try:
+        mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+        if not stat.S_ISDIR(mode) and not stat.S_ISLNK(mode):
+            return None
+        if stat.S_ISDIR(mode):
+            return os.open(name, _OPEN_FOLDER, dir_fd=at)
+    except FileNotFoundError:
+        raise NotThere(path) from None
+    except OSError:
+        pass  # told in full by the call below
+    return open_folder(path, roots=roots, setting=setting)
+
+
+def _walk(folder: int, below: str, listing: Listing, budget: Budget, *, depth: int) -> None:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if budget.spent:
+                    listing.trouble = "It has too many files to look at all of them."
+                    return
+                budget.left -= 1
+                _visit(folder, entry, below + entry.name, listing, budget, depth)
+    except FileNotFoundError:
+        listing.trouble = "It changed while it was looked at."
+    except OSError as error:
+        listing.trouble = f"{show(below or '.')} in it can't be read: {os.strerror(error.errno or 0)}."
+
+
+def _visit(folder: int, entry: os.DirEntry[str], name: str, listing: Listing, budget: Budget, depth: int) -> None:
+    info = entry.stat(follow_symlinks=False)
+    if stat.S_ISREG(info.st_mode):
+        listing.files[name] = FileFact(size=info.st_size, mtime_ns=info.st_mtime_ns)
+    elif stat.S_ISDIR(info.st_mode) and depth < MOST_DEPTH:
+        below = os.open(entry.name, _OPEN_FOLDER, dir_fd=folder)
+        try:
+            _walk(below, f"{name}/", listing, budget, depth=depth + 1)
+        finally:
+            os.close(below)
+    else:
+        listing.odd.add(name)
