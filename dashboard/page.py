@@ -1,0 +1,80 @@
+"""What every page does before its own work: who asks, may they, which cluster, what time it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import wraps
+from typing import Any, cast
+
+from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.utils import timezone
+from django_htmx.middleware import HtmxDetails
+
+from dashboard import errors
+from dashboard.reads.shell import SESSION_KEY
+from recovery.access import Actor, Forbidden, Permission, actor_for, require
+from recovery.models import Cluster
+
+
+class DeskRequest(HttpRequest):
+    """A request that passed `page`: its actor is known and permitted."""
+
+    user: User
+    actor: Actor
+    htmx: HtmxDetails
+    now: datetime
+
+
+View = Callable[..., HttpResponseBase]
+
+
+def page(permission: Permission = Permission.VIEW) -> Callable[[View], View]:
+    """Log in first; then the permission, else the forbidden page with the sentence that says who can grant it."""
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def wrapped(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+            if not request.user.is_authenticated:
+                return _log_in(request)
+            desk = cast(DeskRequest, request)
+            desk.now = timezone.now()
+            desk.actor = actor_for(request.user)
+            try:
+                require(desk.actor, permission)
+                return view(desk, *args, **kwargs)
+            except Forbidden as refusal:
+                return errors.forbidden(desk, refusal)
+            except Http404 as missing:
+                # here and not by Django's handler: with DEBUG that one shows its own page, outside the shell
+                return errors.not_found(desk, missing)
+
+        return wrapped
+
+    return decorate
+
+
+def _log_in(request: HttpRequest) -> HttpResponse:
+    """A partial can't show the log-in inside a page: the browser is told to load the page anew."""
+    if request.headers.get("HX-Request"):
+        return HttpResponse(status=401, headers={"HX-Refresh": "true"})
+    return redirect_to_login(request.get_full_path() if request.method == "GET" else "/")
+
+
+def chosen_cluster(request: DeskRequest) -> Cluster | None:
+    """The cluster that the reader has in view; None: all."""
+    name = request.session.get(SESSION_KEY, "")
+    return Cluster.objects.filter(name=name).first() if name else None
+
+
+def respond(
+    request: DeskRequest, name: str, parts: Sequence[str], context: dict[str, Any], *, status: int = 200
+) -> HttpResponse:
+    """The whole page `NAME.html`, or one of its parts `NAME/PART.html` where a live region asks for it."""
+    part = request.GET.get("part", "")
+    if request.htmx and part in parts:
+        return render(request, f"{name}/{part}.html", context, status=status)
+    return render(request, f"{name}.html", context, status=status)

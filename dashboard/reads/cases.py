@@ -1,0 +1,153 @@
+"""Incidents with what was proposed, decided and done: for lists, the queue and the incident page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import QuerySet
+
+from dashboard.timeline import Case, Stage, build
+from recovery import selectors
+from recovery.core.lifecycle import OPEN_STATES, PERSON_STATES, IncidentState
+from recovery.core.types import Exclude
+from recovery.models import Action, Checkpoint, Cluster, Event, Finding, Incident, Recommendation
+from recovery.selectors import current_recommendation, decision_on
+
+FILTERS = {
+    "person": "Needs a person",
+    "open": "Open",
+    "closed": "Closed",
+    "all": "All",
+}
+HISTORY = 8
+EVENTS = 200
+NODE_MEMORY = timedelta(days=30)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One incident of a list."""
+
+    case: Case
+    stages: tuple[Stage, ...]
+
+    @property
+    def incident(self) -> Incident:
+        return self.case.incident
+
+
+def incidents(cluster: Cluster | None, *, show: str = "all") -> QuerySet[Incident]:
+    found = selectors.incidents().prefetch_related("actions")
+    if cluster is not None:
+        found = found.filter(run__cluster=cluster)
+    match show:
+        case "person":
+            return found.filter(state__in=PERSON_STATES)
+        case "open":
+            return found.filter(state__in=OPEN_STATES)
+        case "closed":
+            return found.exclude(state__in=OPEN_STATES)
+        case _:
+            return found
+
+
+def case_of(incident: Incident) -> Case:
+    """From a row that `incidents` has read: asks nothing more."""
+    recommendation = current_recommendation(incident)
+    return Case(
+        incident=incident,
+        recommendation=recommendation,
+        decision=decision_on(recommendation) if recommendation else None,
+        action=_action(incident.actions.all(), recommendation),
+    )
+
+
+def _action(actions: Iterable[Action], recommendation: Recommendation | None) -> Action | None:
+    """The one of the recommendation that holds; else the last that was tried."""
+    tried = list(actions)
+    of_this = [row for row in tried if recommendation is not None and row.recommendation_id == recommendation.pk]
+    return next(iter(of_this), None) or (tried[-1] if tried and recommendation is None else None)
+
+
+def rows(found: Iterable[Incident]) -> list[Row]:
+    cases = [case_of(incident) for incident in found]
+    return [Row(case=case, stages=build(case)) for case in cases]
+
+
+def needing_person(cluster: Cluster | None) -> list[Row]:
+    """What a person must look at now, the most expensive wait first, then the longest."""
+    found = rows(incidents(cluster, show="person"))
+    return sorted(found, key=lambda row: (-row.case.idle, row.incident.detected_at))
+
+
+def being_followed(cluster: Cluster | None) -> list[Row]:
+    """Open cases that need nobody now, the newest first."""
+    return rows(incidents(cluster, show="open").exclude(state__in=PERSON_STATES))
+
+
+def to_decide(cluster: Cluster | None) -> list[Row]:
+    """The approvals queue, the most expensive wait first."""
+    return [row for row in needing_person(cluster) if row.case.state is IncidentState.AWAITING_DECISION]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IncidentPage:
+    """All that the incident page and its parts show."""
+
+    case: Case
+    stages: tuple[Stage, ...]
+    findings: tuple[Finding, ...]
+    checkpoint: Checkpoint | None  # the one that would be restored, as it is now
+    superseded: tuple[Recommendation, ...]
+    events: tuple[Event, ...]  # newest first
+    earlier: tuple[Row, ...]  # other incidents of the run, newest first
+    on_nodes: tuple[Incident, ...]  # incidents of other runs that named the same nodes
+
+    @property
+    def incident(self) -> Incident:
+        return self.case.incident
+
+    @property
+    def checkpoint_changed(self) -> bool:
+        """The checkpoint that the recommendation counts on can't be restored any more."""
+        return self.checkpoint is not None and self.checkpoint.state != "complete"
+
+
+def incident_page(pk: int, *, now: datetime) -> IncidentPage:
+    """Everything about one incident, in a fixed number of queries. Raises selectors.NotFound."""
+    detail = selectors.incident_detail(incident_id=pk)
+    incident = detail.incident
+    case = case_of(incident)
+    return IncidentPage(
+        case=case,
+        stages=build(case),
+        findings=detail.findings,
+        checkpoint=_checkpoint(case),
+        superseded=detail.superseded,
+        events=tuple(reversed(detail.events[-EVENTS:])),
+        earlier=tuple(rows(incidents(None).filter(run_id=incident.run_id).exclude(pk=pk)[:HISTORY])),
+        on_nodes=_on_nodes(incident, now=now),
+    )
+
+
+def _checkpoint(case: Case) -> Checkpoint | None:
+    if case.recommendation is None or case.recommendation.restore_step is None:
+        return None
+    found = selectors.checkpoints(run_id=case.incident.run_id).filter(step=case.recommendation.restore_step)
+    return found.order_by("-checked_at").first()
+
+
+def _on_nodes(incident: Incident, *, now: datetime) -> tuple[Incident, ...]:
+    """Nodes are kept in JSON, which SQLite can't search: the last weeks' few exclusions are compared here."""
+    nodes = set(_named(incident))
+    recent = Incident.objects.filter(
+        run__cluster_id=incident.run.cluster_id, exclude=Exclude.NODES, detected_at__gte=now - NODE_MEMORY
+    ).exclude(run_id=incident.run_id)
+    found = recent.only("headline", "detected_at", "diagnosis", "state")[:200]
+    return tuple(other for other in found if nodes & set(_named(other)))[:HISTORY]
+
+
+def _named(incident: Incident) -> Sequence[str]:
+    return incident.diagnosis.get("nodes") or ()

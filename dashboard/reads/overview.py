@@ -1,0 +1,90 @@
+"""What the first page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import QuerySet
+
+from dashboard import wording
+from dashboard.reads import cases
+from dashboard.reads.shell import Picture, picture_of
+from recovery import selectors
+from recovery.models import Attempt, Cluster, Job
+from recovery.selectors import ClusterPicture
+
+MOST = 60  # rows of a table on the first page; the rest is behind a link
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterRow:
+    picture: Picture
+    counts: ClusterPicture
+
+    @property
+    def nodes_up(self) -> int:
+        return self.counts.nodes["up"]  # type: ignore[index]
+
+    @property
+    def nodes_all(self) -> int:
+        return sum(self.counts.nodes.values())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overview:
+    needs: tuple[cases.Row, ...]
+    following: tuple[cases.Row, ...]
+    running: tuple[Attempt, ...]
+    running_count: int
+    blind: tuple[Attempt, ...]
+    vanished: tuple[Job, ...]  # the scheduler stopped knowing them before they ended
+    clusters: tuple[ClusterRow, ...]
+
+    @property
+    def idle(self) -> int:
+        return sum(row.case.idle for row in self.needs)
+
+    @property
+    def summary(self) -> str:
+        """The page's headline: what is the matter, in one or two sentences."""
+        if self.needs:
+            counts_gpus = any(row.case.counts_gpus for row in self.needs)
+            verb = "needs" if len(self.needs) == 1 else "need"
+            cost = wording.cost_of_waiting(self.idle, counts_gpus=counts_gpus)
+            return f"{wording.plural(len(self.needs), 'incident')} {verb} a person. {cost if self.idle else ''}".strip()
+        if not self.clusters:
+            return "No cluster is configured yet."
+        if self.following:
+            return f"Nothing needs you. {wording.plural(len(self.following), 'incident')} open, being followed."
+        return "Nothing needs you."
+
+
+def read_overview(cluster: Cluster | None, *, now: datetime) -> Overview:
+    clusters = _clusters(cluster, now=now)
+    running = _of(selectors.running_attempts(), cluster)
+    return Overview(
+        needs=tuple(cases.needing_person(cluster)),
+        following=tuple(cases.being_followed(cluster)),
+        running=tuple(running[:MOST]),
+        running_count=running.count(),
+        blind=tuple(_of(selectors.blind_attempts(), cluster)[:MOST]),
+        vanished=tuple(_vanished(cluster)),
+        clusters=tuple(clusters),
+    )
+
+
+def _of(attempts: QuerySet[Attempt], cluster: Cluster | None) -> QuerySet[Attempt]:
+    return attempts if cluster is None else attempts.filter(job__cluster=cluster)
+
+
+def _vanished(cluster: Cluster | None) -> Sequence[Job]:
+    rows = selectors.jobs().exclude(vanished_at=None).filter(attempts__closed_at=None).distinct()
+    return (rows if cluster is None else rows.filter(cluster=cluster)).order_by("-vanished_at")[:MOST]
+
+
+def _clusters(cluster: Cluster | None, *, now: datetime) -> list[ClusterRow]:
+    rows = selectors.clusters() if cluster is None else selectors.clusters().filter(pk=cluster.pk)
+    counted = selectors.pictures_of(rows, now=now)
+    return [ClusterRow(picture=picture_of(counts.cluster, now=now), counts=counts) for counts in counted]

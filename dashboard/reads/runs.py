@@ -1,0 +1,115 @@
+"""Runs, jobs and nodes for their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Q, QuerySet
+
+from dashboard.reads import cases
+from recovery import selectors
+from recovery.core.lifecycle import IncidentState
+from recovery.core.types import NodeState
+from recovery.models import Attempt, Checkpoint, Cluster, Incident, Job, LogFile, Node, Run
+from recovery.selectors import EXECUTING
+
+RUN_FILTERS = {"active": "Active", "all": "All"}
+CHECKPOINTS = 30  # rows of the table; the newest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunPage:
+    """A run over all its jobs, or one job of it (`job` is set)."""
+
+    run: Run
+    job: Job | None
+    attempts: tuple[Attempt, ...]  # oldest first
+    checkpoints: tuple[Checkpoint, ...]  # newest first, bounded
+    cases: tuple[cases.Row, ...]  # newest first
+    logs: tuple[LogFile, ...]  # of the newest attempt
+    restorable: Checkpoint | None
+
+    @property
+    def newest(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def open_case(self) -> cases.Row | None:
+        return next((row for row in self.cases if row.case.state is not IncidentState.CLOSED), None)
+
+
+def run_page(pk: int) -> RunPage:
+    """Raises selectors.NotFound."""
+    detail = selectors.run_detail(run_id=pk)
+    found = cases.incidents(None).filter(run_id=pk)
+    return _page(detail.run, None, detail.attempts, detail.checkpoints, found, detail.restorable)
+
+
+def job_page(pk: int) -> RunPage:
+    """One job, and of its run the incidents on it. Raises selectors.NotFound."""
+    job = selectors.job_detail(job_pk=pk)
+    attempts = tuple(selectors.attempts().filter(job=job).order_by("number"))
+    run = selectors.run_detail(run_id=job.run_id)
+    found = cases.incidents(None).filter(attempt__job=job)
+    return _page(run.run, job, attempts, run.checkpoints, found, run.restorable)
+
+
+def _page(
+    run: Run,
+    job: Job | None,
+    attempts: tuple[Attempt, ...],
+    checkpoints: tuple[Checkpoint, ...],
+    found: QuerySet[Incident],
+    restorable: Checkpoint | None,
+) -> RunPage:
+    newest = attempts[-1] if attempts else None
+    return RunPage(
+        run=run,
+        job=job,
+        attempts=attempts,
+        checkpoints=tuple(reversed(checkpoints[-CHECKPOINTS:])),
+        cases=tuple(cases.rows(found)),
+        logs=tuple(LogFile.objects.filter(attempt=newest)) if newest else (),
+        restorable=restorable,
+    )
+
+
+def runs(cluster: Cluster | None, *, show: str) -> QuerySet[Run]:
+    """`active`: those with an attempt that has not ended, or an open incident."""
+    found: QuerySet[Run] = selectors.runs()
+    if cluster is not None:
+        found = found.filter(cluster=cluster)
+    if show == "active":
+        found = found.filter(Q(state__in=("pending", *EXECUTING)) | Q(open_incident_id__isnull=False))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeRow:
+    node: Node
+    attempts: tuple[Attempt, ...]  # that run on it now, as the scheduler last said
+
+
+_ORDER = (NodeState.DOWN, NodeState.DRAINED, NodeState.DRAINING, NodeState.UNKNOWN, NodeState.UP)
+
+
+def nodes(cluster: Cluster | None, *, state: str = "", name: str = "") -> list[NodeRow]:
+    """Every node, those with a trouble first; two queries."""
+    found = selectors.nodes(cluster_id=cluster.pk if cluster else None)
+    if state in NodeState:
+        found = found.filter(state=state)
+    if name:
+        found = found.filter(name__icontains=name)
+    busy = _by_node(selectors.running_attempts())
+    rows = [NodeRow(node=node, attempts=busy.get((node.cluster_id, node.name), ())) for node in found]
+    return sorted(rows, key=lambda row: (_ORDER.index(NodeState(row.node.state)), row.node.cluster.name, row.node.name))
+
+
+def _by_node(attempts: Iterable[Attempt]) -> dict[tuple[int, str], tuple[Attempt, ...]]:
+    found: dict[tuple[int, str], tuple[Attempt, ...]] = {}
+    for attempt in attempts:
+        for name in attempt.nodes:
+            key = (attempt.job.cluster_id, name)
+            found[key] = (*found.get(key, ()), attempt)
+    return found

@@ -1,0 +1,178 @@
+"""Template tags: states with icon, word and colour; moments and ages; quantities as dashboard/wording.py says them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from dashboard import icons, wording
+from dashboard.timeline import Stage
+from recovery.access import Actor, Permission
+from recovery.core import words
+from recovery.core.lifecycle import INCIDENT_WORDS, StateWords
+
+register = template.Library()
+
+register.filter("duration", wording.duration)
+register.filter("steps", wording.steps)
+register.filter("gpu_hours", wording.gpu_hours)
+register.filter("size", wording.size)
+register.filter("confidence", wording.confidence)
+register.filter("names", wording.names)
+
+TABLES: dict[str, Mapping[Any, StateWords]] = {
+    "incident": INCIDENT_WORDS,
+    "job": words.JOB_WORDS,
+    "phase": words.PHASE_WORDS,
+    "node": words.NODE_WORDS,
+    "checkpoint": words.CHECKPOINT_WORDS,
+    "mode": words.MODE_WORDS,
+    "automation": words.AUTOMATION_WORDS,
+    "picture": words.PICTURE_WORDS,
+    "outcome": words.OUTCOME_WORDS,
+    "action": words.ACTION_STATE_WORDS,
+    "decision": words.DECISION_WORDS,
+    "role": words.ROLE_WORDS,
+}
+_LABELS: dict[str, Mapping[Any, str]] = {
+    "failure": {key: label for key, (label, _) in words.FAILURE_LABELS.items()},
+    "finding": words.FINDING_LABELS,
+    "restart": words.RESTART_LABELS,
+    "exclude": words.EXCLUDE_LABELS,
+}
+
+
+@register.simple_tag
+def chip(table: str, value: str) -> SafeString:
+    """One state as icon, word and colour; the sentence on hover."""
+    found = TABLES[table].get(value)
+    if found is None:
+        return format_html('<span class="chip tone-muted">{}</span>', value or "unknown")
+    return format_html(
+        '<span class="chip tone-{}" title="{}"><span class="glyph" aria-hidden="true">{}</span>{}</span>',
+        found.tone,
+        found.sentence,
+        found.icon,
+        found.label,
+    )
+
+
+@register.simple_tag
+def sentence(table: str, value: str) -> str:
+    found = TABLES[table].get(value)
+    return found.sentence if found else ""
+
+
+@register.filter
+def label(value: str, table: str) -> str:
+    """The word for a value: {{ incident.failure_class|label:"failure" }}."""
+    if table in _LABELS:
+        return _LABELS[table].get(value, value or "unknown")
+    found = TABLES[table].get(value)
+    return found.label if found else value or "unknown"
+
+
+def _clock(at: datetime, now: datetime) -> str:
+    at = at.astimezone(UTC)
+    same_day = at.date() == now.astimezone(UTC).date()
+    return f"{at:%H:%M:%S} UTC" if same_day else f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _time(at: datetime | None, kind: str, text: str) -> SafeString:
+    if at is None:
+        return mark_safe('<span class="unknown">unknown</span>')  # noqa: S308 - a constant
+    at = at.astimezone(UTC)
+    return format_html(
+        '<time datetime="{}" data-as="{}" title="{}">{}</time>',
+        at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        kind,
+        f"{at:%Y-%m-%d %H:%M:%S} UTC",
+        text,
+    )
+
+
+@register.simple_tag
+def moment(at: datetime | None) -> SafeString:
+    """A time of day; the browser turns it into the reader's own zone and adds the age on hover."""
+    return _time(at, "clock", _clock(at, timezone.now()) if at else "")
+
+
+@register.simple_tag
+def age(at: datetime | None) -> SafeString:
+    """How long ago, counted on in the browser: "8 m 3 s ago"."""
+    return _time(at, "age", f"{wording.duration(_seconds(at))} ago")
+
+
+@register.simple_tag
+def since(at: datetime | None) -> SafeString:
+    """The same without "ago", for a column that says it: "8 m 3 s"."""
+    return _time(at, "since", wording.duration(_seconds(at)))
+
+
+@register.simple_tag
+def until(at: datetime | None) -> SafeString:
+    """How long until then: "in 4 m", or "4 m overdue"."""
+    left = -_seconds(at)
+    return _time(at, "until", f"in {wording.duration(left)}" if left >= 0 else f"{wording.duration(-left)} overdue")
+
+
+def _seconds(at: datetime | None) -> float:
+    return (timezone.now() - at).total_seconds() if at else 0.0
+
+
+@register.simple_tag(takes_context=True)
+def live(context: template.Context, part: str, *, on: str = "", every: int = 0, url: str = "") -> SafeString:
+    """The attributes of a region that is fetched again when something changed (static/js/live.js).
+
+    `on`: kinds of subjects ("incident", "incident-17", "cluster"); `every`: seconds, for what changes without an
+    event; `url`: name of the view that answers, else the page itself with its own query.
+    """
+    request: HttpRequest = context["request"]
+    query = request.GET.copy()
+    query["part"] = part
+    path = reverse(url) if url else request.path
+    return format_html(
+        'id="{0}" hx-get="{1}?{2}" hx-trigger="desk:refresh" hx-swap="morph" hx-target="this" hx-sync="this:replace" '
+        'data-live="{3}" data-every="{4}"',
+        part,
+        path,
+        query.urlencode() if not url else f"part={part}",
+        on,
+        every,
+    )
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    return icons.svg(name)
+
+
+@register.simple_tag
+def marks(stages: Sequence[Stage]) -> SafeString:
+    """The five-stage timeline in the space of a table cell; read out as one sentence."""
+    spoken = "; ".join(f"{stage.label}: {stage.word}" for stage in stages)
+    dots = format_html_join(
+        "",
+        '<span class="mark mark-{}" title="{}: {}">{}</span>',
+        ((stage.mark, stage.label, stage.hint, stage.glyph) for stage in stages),
+    )
+    return format_html('<span class="marks" role="img" aria-label="{}">{}</span>', spoken, dots)
+
+
+@register.filter
+def can(actor: Actor | None, permission: str) -> bool:
+    """{% if request.actor|can:"decide" %}"""
+    return actor is not None and actor.can(Permission(permission))
+
+
+@register.filter
+def action_words(kind: str, nodes: Sequence[str] = ()) -> str:
+    return wording.action(kind, nodes)

@@ -1,0 +1,115 @@
+"""Incidents: the list, the approvals queue, and the page of one with its parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from dashboard.forms import CloseForm
+from dashboard.page import DeskRequest, chosen_cluster, page, respond
+from dashboard.reads import cases
+from dashboard.reads.evidence import Surroundings, surroundings_of
+from dashboard.reads.shell import people_with
+from recovery.access import Permission
+from recovery.core.lifecycle import IncidentState
+from recovery.core.types import FailureClass
+from recovery.models import Incident
+from recovery.models.access import Role
+from recovery.selectors import NotFound
+
+PER_PAGE = 50
+PARTS = ("story", "why", "decide", "history", "events")
+
+
+@require_GET
+@page()
+def incidents(request: DeskRequest) -> HttpResponse:
+    """Filtered by `show` (person, open, closed, all) and `class`, the newest first."""
+    show = request.GET.get("show", "open")
+    show = show if show in cases.FILTERS else "open"
+    found = cases.incidents(chosen_cluster(request), show=show)
+    failure_class = request.GET.get("class", "")
+    if failure_class in FailureClass:
+        found = found.filter(failure_class=failure_class)
+    pages = Paginator(found, PER_PAGE)
+    shown = pages.get_page(request.GET.get("page"))
+    context = {
+        "rows": cases.rows(shown.object_list),
+        "page": shown,
+        "show": show,
+        "filters": cases.FILTERS,
+        "failure_class": failure_class if failure_class in FailureClass else "",
+        "classes": list(FailureClass),
+        "place": "incidents",
+    }
+    return respond(request, "incidents", ("rows",), context)
+
+
+@require_GET
+@page()
+def approvals(request: DeskRequest) -> HttpResponse:
+    """What waits for a decision, the most expensive wait first."""
+    rows = cases.to_decide(chosen_cluster(request))
+    context = {"rows": rows, "filters": cases.FILTERS, "show": "approvals", "place": "incidents"}
+    return respond(request, "approvals", ("queue",), context)
+
+
+@require_GET
+@page()
+def incident(request: DeskRequest, pk: int) -> HttpResponse:
+    """One incident; `shown` is the version of the decide box that the reader has before them."""
+    context = incident_context(request, pk)
+    shown = request.GET.get("shown", "")
+    if request.htmx and request.GET.get("part") == "decide" and shown:
+        if shown == context["decide_version"]:
+            return HttpResponse(status=204)  # nothing changed: what the reader is typing stays
+        context["changed"] = True
+    return respond(request, "incident", PARTS, context)
+
+
+def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
+    try:
+        found = cases.incident_page(pk, now=request.now)
+    except NotFound as missing:
+        raise Http404(str(missing)) from missing
+    waits = found.case.state is IncidentState.AWAITING_DECISION
+    may_decide = request.actor.can(Permission.DECIDE)
+    return {
+        "found": found,
+        "incident": found.incident,
+        "recommendation": found.case.recommendation,
+        "decision": found.case.decision,
+        "action": found.case.action,
+        "decide_version": decide_version(found),
+        "waits": waits,
+        "expired": waits and found.case.expired(request.now),
+        "may_decide": may_decide,
+        "approvers": people_with(Role.APPROVER, Role.ADMIN) if waits and not may_decide else [],
+        "close_form": CloseForm(),
+        "place": "incidents",
+    }
+
+
+def decide_version(found: cases.IncidentPage) -> str:
+    """Changes whenever the decide box would read differently."""
+    case = found.case
+    parts = [case.incident.state, found.checkpoint.state if found.checkpoint else ""]
+    parts.append(case.recommendation.hash if case.recommendation else "")
+    if case.action is not None:
+        parts += [case.action.state, str(len(case.action.calls)), case.action.detail]
+    return "-".join(parts)
+
+
+@require_GET
+@page()
+def surroundings(request: DeskRequest, pk: int, index: int) -> HttpResponse:
+    """The recognised lines around one evidence line, as stored."""
+    found = Incident.objects.filter(pk=pk).select_related("attempt__job").first()
+    around: Surroundings | None = surroundings_of(found, index) if found else None
+    if around is None:
+        raise Http404(f"Incident {pk} has no evidence line {index}.")
+    return render(request, "incident/surroundings.html", {"around": around})

@@ -1,0 +1,174 @@
+"""How the values of recovery/core/types.py look and read everywhere: pages, charts, API and docs share these tables.
+
+The states of incidents have theirs in lifecycle.py. `tone` names a colour token of the style sheet.
+"""
+
+from __future__ import annotations
+
+from recovery.core.lifecycle import ActionState, StateWords
+from recovery.core.types import (
+    CheckpointState,
+    DecisionKind,
+    Exclude,
+    FailureClass,
+    FindingKind,
+    JobState,
+    Mode,
+    NodeState,
+    Outcome,
+    Phase,
+    Restart,
+    Role,
+)
+
+W = StateWords
+
+JOB_WORDS: dict[JobState, StateWords] = {
+    JobState.PENDING: W("Queued", "◌", "muted", "It waits for nodes."),
+    JobState.RUNNING: W("Running", "▶", "ok", "The scheduler runs it; what it does is the phase."),
+    JobState.COMPLETING: W("Ending", "◐", "info", "Its processes are being removed; its nodes are not free yet."),
+    JobState.SUSPENDED: W("Suspended", "■", "warning", "The scheduler has stopped its processes for now."),
+    JobState.COMPLETED: W("Completed", "✓", "muted", "It ended with exit code 0."),
+    JobState.FAILED: W("Failed", "✕", "critical", "It ended with an error."),
+    JobState.CANCELLED: W("Cancelled", "⊘", "muted", "A person or a tool cancelled it: it is left alone."),
+    JobState.TIMEOUT: W("Time limit", "✕", "warning", "It reached its time limit."),
+    JobState.NODE_FAIL: W("Node failure", "✕", "critical", "One of its nodes was lost."),
+    JobState.PREEMPTED: W("Preempted", "◐", "warning", "A more important job took its nodes."),
+    JobState.OUT_OF_MEMORY: W("Out of memory", "✕", "critical", "It used more host memory than it was given."),
+    JobState.BOOT_FAIL: W("Boot failure", "✕", "critical", "Its nodes did not boot."),
+    JobState.DEADLINE: W("Deadline", "✕", "warning", "It could no longer end before its deadline."),
+    JobState.REQUEUED: W("Requeued", "◐", "info", "This attempt ended because the job was put back into the queue."),
+    JobState.UNKNOWN: W("Unknown", "?", "warning", "The scheduler gave no answer that can be named."),
+}
+
+PHASE_WORDS: dict[Phase, StateWords] = {
+    Phase.QUEUED: W("Queued", "◌", "muted", "It waits for nodes."),
+    Phase.STARTING: W("Starting", "◐", "info", "The scheduler runs it; nothing was read from it yet."),
+    Phase.FIRST_STEP: W("First step", "◐", "info", "It spoke, but no step is reported yet: compilation and warm-up."),
+    Phase.TRAINING: W("Training", "▶", "ok", "It reports steps."),
+    Phase.SAVING: W("Saving", "▼", "accent", "It writes a checkpoint."),
+    Phase.EVALUATING: W("Evaluating", "◆", "info", "It runs an evaluation."),
+    Phase.FINISHING: W("Finishing", "◐", "info", "It said that it is done; its processes still end."),
+    Phase.UNKNOWN: W("Unknown", "?", "warning", "Nothing that was read tells what it does."),
+}
+
+NODE_WORDS: dict[NodeState, StateWords] = {
+    NodeState.UP: W("Up", "●", "ok", "It can run jobs."),
+    NodeState.DRAINING: W("Draining", "◐", "warning", "It takes no new job and still runs some."),
+    NodeState.DRAINED: W("Drained", "■", "warning", "Taken out of service; we never resume what somebody drained."),
+    NodeState.DOWN: W("Down", "✕", "critical", "It is down or does not respond."),
+    NodeState.UNKNOWN: W("Unknown", "?", "warning", "The scheduler's word on it can't be named."),
+}
+
+CHECKPOINT_WORDS: dict[CheckpointState, StateWords] = {
+    CheckpointState.ANNOUNCED: W(
+        "Announced", "△", "info", "The log or a folder says so; it is not proved on disk yet."
+    ),
+    CheckpointState.COMPLETE: W("Complete", "▲", "ok", "Proved on disk: it can be restored."),
+    CheckpointState.TORN: W("Torn", "✕", "critical", "Parts of it are missing or empty: it can't be restored."),
+    CheckpointState.MISSING: W("Missing", "⊘", "warning", "It was seen and is gone."),
+    CheckpointState.UNKNOWN: W("Unknown", "?", "warning", "Its folder can't be read."),
+}
+
+MODE_WORDS: dict[Mode, StateWords] = {
+    Mode.OBSERVE: W("Observe", "○", "muted", "We say what we would do, and do nothing."),
+    Mode.APPROVE: W("Approve", "◆", "info", "A person approves each action."),
+    Mode.AUTO: W("Auto", "▶", "accent", "We act at once, within the limits."),
+}
+
+# The state of automation as the top bar shows it: the furthest that any rule of the policy may go.
+AUTOMATION_WORDS: dict[str, StateWords] = {
+    "observing": W("Observing", "○", "muted", "Nothing is done to any job; the policy only observes."),
+    "asking": W("Asking", "◆", "info", "Every action is approved by a person."),
+    "automatic": W("Automatic", "▶", "accent", "Some failure classes are acted on without a person."),
+    "paused": W("Paused", "■", "warning", "A person stopped automation: every action is asked for."),
+}
+
+# How fresh our picture of a cluster is.
+PICTURE_WORDS: dict[str, StateWords] = {
+    "live": W("Live", "●", "ok", "The last look at the scheduler was good and is recent."),
+    "stale": W("Stale", "◐", "warning", "The last good look is too old to act on; what is shown was seen then."),
+    "error": W("No answer", "✕", "critical", "The last look failed; what is shown was seen before."),
+    "never": W("Not seen yet", "○", "muted", "The scheduler was not looked at yet."),
+    "off": W("Switched off", "–", "muted", "This cluster is not looked at."),
+}
+
+OUTCOME_WORDS: dict[Outcome, StateWords] = {
+    Outcome.RECOVERED: W("Recovered", "✓", "ok", "Restored at the expected step, and the next checkpoint is complete."),
+    Outcome.RESTORED_OLDER: W(
+        "Restored older", "▲", "warning", "It runs again, from an older checkpoint than expected."
+    ),
+    Outcome.FROM_SCRATCH: W("From scratch", "▲", "critical", "It runs again from the first step: its work was lost."),
+    Outcome.NO_PROGRESS: W("No progress", "✕", "critical", "It was restarted and did not train."),
+    Outcome.GAVE_UP: W("Gave up", "✕", "critical", "It was not brought back."),
+    Outcome.STOPPED_ON_PURPOSE: W("Stopped on purpose", "⊘", "muted", "A person ended the job, or it was finished."),
+    Outcome.FALSE_ALARM: W("False alarm", "–", "muted", "There was no fault."),
+}
+
+ACTION_STATE_WORDS: dict[ActionState, StateWords] = {
+    ActionState.INTENDED: W("Intended", "○", "info", "Written down; the scheduler was not called yet."),
+    ActionState.CALLED: W("Called", "◌", "accent", "The scheduler was called; what it did is being observed."),
+    ActionState.CONVERGED: W("Converged", "●", "ok", "The scheduler shows what was intended."),
+    ActionState.REFUSED: W("Refused", "⊘", "warning", "The facts changed before it was carried out: nothing was done."),
+    ActionState.FAILED: W("Failed", "✕", "critical", "It was not carried out, or its effect was not seen in time."),
+}
+
+DECISION_WORDS: dict[DecisionKind, StateWords] = {
+    DecisionKind.APPROVE: W("Approved", "●", "ok", "A person approved the recommendation."),
+    DecisionKind.REJECT: W("Rejected", "⊘", "warning", "A person rejected the recommendation."),
+    DecisionKind.AUTO: W("Decided by policy", "▶", "accent", "The policy allowed it without a person."),
+    DecisionKind.EXPIRE: W("Expired", "–", "muted", "Nobody decided in time."),
+}
+
+ROLE_WORDS: dict[Role, StateWords] = {
+    Role.CAUSE: W("Cause", "●", "critical", "The earliest line that explains the failure."),
+    Role.CONSEQUENCE: W("Consequence", "◐", "warning", "It follows from the cause."),
+    Role.CONFIRMATION: W("Confirmation", "○", "info", "It agrees with the cause."),
+}
+
+FINDING_LABELS: dict[FindingKind, str] = {
+    FindingKind.CRASH: "Crash",
+    FindingKind.HANG: "Hang",
+    FindingKind.SLOWDOWN: "Slowdown",
+}
+
+# A noun, and what belongs to it.
+FAILURE_LABELS: dict[FailureClass, tuple[str, str]] = {
+    FailureClass.GPU_HARDWARE: ("GPU hardware", "uncorrectable memory error, a GPU that fell off the bus"),
+    FailureClass.NODE_FAULT: ("Node fault", "a node lost, rebooted or not responding"),
+    FailureClass.NETWORK_FABRIC: ("Network fabric", "links down, retries exceeded between nodes"),
+    FailureClass.STORAGE_TRANSIENT: ("Storage, passing", "stale handles and I/O errors that go away"),
+    FailureClass.STORAGE_FULL: ("Storage full", "no space or quota left"),
+    FailureClass.HOST_OOM: ("Host out of memory", "the kernel killed a process for memory"),
+    FailureClass.GPU_OOM: ("GPU out of memory", "the model does not fit as configured"),
+    FailureClass.USER_CODE: ("User code", "a traceback or crash of the training code"),
+    FailureClass.NUMERICS: ("Numerics", "the loss is NaN or infinite"),
+    FailureClass.LAUNCH_CONFIG: ("Launch configuration", "it could never have started as submitted"),
+    FailureClass.RENDEZVOUS: ("Rendezvous", "ranks never found each other"),
+    FailureClass.WALLTIME: ("Time limit", "the job reached its time limit"),
+    FailureClass.PREEMPTION: ("Preemption", "a more important job took the nodes"),
+    FailureClass.EXTERNAL_CANCEL: ("Cancelled", "a person or a tool cancelled the job"),
+    FailureClass.SCHEDULER_LAUNCH: ("Scheduler launch", "Slurm could not launch it"),
+    FailureClass.CHECKPOINT_INCOMPLETE: ("Incomplete checkpoint", "it dies on a torn or missing checkpoint"),
+    FailureClass.NOT_RESUMED: ("Not resumed", "it runs again, but not from its checkpoint"),
+    FailureClass.HANG_COLLECTIVE: ("Hang in a collective", "ranks wait for each other and time out"),
+    FailureClass.HANG_SILENT: ("Silent hang", "stopped without a word"),
+    FailureClass.STRAGGLER: ("Straggler", "one rank slows all others"),
+    FailureClass.COMPLETED: ("Completed", "the run finished"),
+    FailureClass.NOT_A_FAILURE: ("Not a failure", "a handled error, a pause, or a requeue under way"),
+    FailureClass.UNKNOWN: ("Unknown", "the evidence explains nothing"),
+}
+
+RESTART_LABELS: dict[Restart, str] = {
+    Restart.YES: "Restart",
+    Restart.ONCE: "Restart once; a second failure alike stops",
+    Restart.AFTER_CHANGE: "Restart only after a person changed something",
+    Restart.NO: "Do not restart",
+}
+
+EXCLUDE_LABELS: dict[Exclude, str] = {
+    Exclude.NONE: "exclude no node",
+    Exclude.NODES: "exclude the named nodes",
+    Exclude.IF_REPEATED: "exclude if it repeats",
+    Exclude.HOLD: "exclude nobody, wait",
+}

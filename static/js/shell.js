@@ -1,0 +1,75 @@
+// The shell's small manners: menus close, the theme changes at once, rows open, the phone's decide bar unfolds.
+"use strict";
+
+(function () {
+  const root = document.documentElement;
+
+  function closeMenus(except) {
+    for (const menu of document.querySelectorAll("details.menu[open]")) {
+      if (menu !== except) menu.open = false;
+    }
+  }
+
+  document.addEventListener("click", (event) => {
+    const inside = event.target.closest("details.menu");
+    closeMenus(inside);
+
+    const opener = event.target.closest("[data-opens]");
+    if (opener) document.getElementById(opener.dataset.opens).showModal();
+
+    const handle = event.target.closest("[data-unfolds]");
+    if (handle) {
+      const aside = handle.closest(handle.dataset.unfolds);
+      aside.toggleAttribute("data-open");
+      handle.setAttribute("aria-expanded", String(aside.hasAttribute("data-open")));
+    }
+
+    const row = event.target.closest("[data-href]");
+    if (row && !event.target.closest("a, button, summary, input, textarea, select, label") && !String(getSelection())) {
+      location.assign(row.dataset.href);
+    }
+
+    const cancel = event.target.closest("[data-closes]");
+    if (cancel) {
+      const panel = cancel.closest("details");
+      panel.open = false;
+      panel.querySelector("summary").focus();
+    }
+  });
+
+  // One of approve and reject at a time: opening one closes the other.
+  document.addEventListener("toggle", (event) => {
+    const panel = event.target;
+    if (!panel.matches || !panel.matches("details.action[open]")) return;
+    for (const other of panel.parentElement.querySelectorAll(":scope > details.action[open]")) {
+      if (other !== panel) other.open = false;
+    }
+  }, true);
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    const menu = document.querySelector("details.menu[open]");
+    if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
+  });
+
+  // The theme without a reload: nothing that was typed is lost. Without JavaScript the form does it.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    const choice = event.submitter;
+    if (!form.matches(".theme-form") || !choice || choice.name !== "theme") return;
+    event.preventDefault();
+    root.dataset.theme = choice.value;
+    form.querySelectorAll("button").forEach((b) => b.toggleAttribute("aria-current", b === choice));
+    const secure = location.protocol === "https:" ? "; Secure" : "";
+    document.cookie = "theme=" + choice.value + "; Path=/; Max-Age=31536000; SameSite=Lax" + secure;
+    document.dispatchEvent(new Event("desk:theme"));
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("desk:theme")));
+
+  // A form that answers in place: the answer takes the focus, so that it is read out and not looked for.
+  document.addEventListener("htmx:afterSwap", (event) => {
+    const answer = event.target.querySelector && event.target.querySelector("[data-answer]");
+    const config = event.detail.requestConfig;
+    if (answer && config && config.verb === "post") answer.focus();
+  });
+})();
