@@ -1,0 +1,109 @@
+"""How attempts end and how jobs get back into the queue: Slurm's semantics, as measured on 22.05."""
+
+from __future__ import annotations
+
+from recovery.core.types import JobState
+from recovery.slurm.simulator import lines
+from recovery.slurm.simulator.stage import Stage
+from recovery.slurm.simulator.state import End, Job
+
+CANCELLED = End(state=JobState.CANCELLED, exit_signal=15)
+TIMED_OUT = End(state=JobState.TIMEOUT, reason="TimeLimit", exit_signal=15)
+NODE_FAILED = End(state=JobState.NODE_FAIL, reason="NodeDown")
+REQUEUED = End(state=JobState.REQUEUED)
+REQUEUED_AND_HELD = "job requeued in held state"
+
+
+def end_attempt(stage: Stage, job: Job, end: End, at: float) -> None:
+    """The attempt is over: its nodes are free once COMPLETING is."""
+    job.state, job.reason = end.state, end.reason
+    job.exit_code, job.exit_signal, job.step_exit_codes = end.exit_code, end.exit_signal, end.step_exit_codes
+    job.ended_at = at
+    job.training = None
+    job.limit_at = None
+    if job.nodes:
+        job.completing_until = at + stage.spec.completing_s
+    job.purge_at = at + stage.spec.completing_s + stage.spec.min_job_age_s
+    stage.touch(job)
+
+
+def finish_completing(stage: Stage, job: Job, at: float) -> None:
+    """The last process is gone: the nodes are free for others."""
+    job.completing_until = None
+    free_nodes(stage, job, job.nodes)
+    if job.state is JobState.PENDING:
+        job.nodes = ()
+    stage.schedule(at + stage.spec.latency_s)
+
+
+def free_nodes(stage: Stage, job: Job, nodes: tuple[str, ...]) -> None:
+    for name in nodes:
+        stage.state.nodes[name].used -= job.spec.gpus_per_node
+
+
+def cancel(stage: Stage, job: Job, by: str, at: float) -> None:
+    """scancel by `by`; nothing happens to a job that has ended."""
+    if job.state.is_terminal:
+        return
+    last_words(stage, job, at, "")
+    job.cancelled_by = by
+    job.held = False
+    end_attempt(stage, job, CANCELLED, at)
+
+
+def reach_time_limit(stage: Stage, job: Job, at: float) -> None:
+    last_words(stage, job, at, " DUE TO TIME LIMIT")
+    end_attempt(stage, job, TIMED_OUT, at)
+
+
+def lose_node(stage: Stage, job: Job, node: str, at: float) -> None:
+    """The job's node is down: Slurm requeues the job by itself where it may."""
+    if node != job.nodes[0]:  # else slurmstepd and srun, which would report it, died with the node
+        last_words(stage, job, at, " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
+        stage.write(job, f"srun: error: Node failure on {node}")
+    if job.spec.requeueable:
+        requeue(stage, job, hold=False, at=at, end=NODE_FAILED)
+    else:
+        end_attempt(stage, job, NODE_FAILED, at)
+
+
+def last_words(stage: Stage, job: Job, at: float, why: str) -> None:
+    """What slurmstepd writes when it kills the job's processes."""
+    if job.training is not None:
+        stage.write(job, *lines.cancelled(job.job_id, job.nodes[0], at, why))
+
+
+def requeue(stage: Stage, job: Job, *, hold: bool, at: float, end: End = REQUEUED) -> None:
+    """Put a running or ended job back into the queue as its next attempt.
+
+    `Restarts` counts at once and the submit time is overwritten. A job that had ended keeps its exit code and reason
+    while it waits; a running one ends as `end`.
+    """
+    if job.training is not None:
+        if end is REQUEUED:
+            last_words(stage, job, at, " DUE TO JOB REQUEUE")
+        end_attempt(stage, job, end, at)
+        job.reason = "BeginTime"
+    _keep_record(job, end, at)
+    job.state = JobState.PENDING
+    job.restart_count += 1
+    job.submitted_at = at
+    job.begin_at = at + stage.spec.requeue_delay_s
+    job.started_at = job.ended_at = job.purge_at = None
+    job.step_exit_codes = ()
+    job.cancelled_by = ""
+    if job.completing_until is None:
+        job.nodes = ()
+    if hold:
+        job.held, job.reason = True, REQUEUED_AND_HELD
+    stage.touch(job)
+    stage.schedule(at + stage.spec.latency_s)
+
+
+def _keep_record(job: Job, end: End, at: float) -> None:
+    """As 22.05 keeps it: an ended attempt that was requeued reads REQUEUED, its own exit code, ended at the requeue."""
+    record = job.attempt()
+    if end is REQUEUED:
+        record.state = JobState.REQUEUED
+    record.ended_at = at
+    job.past.append(record)

@@ -1,0 +1,135 @@
+"""What every part of the simulation works on: the state, the pending timers and what will be done to the disk.
+
+No I/O and no clock: time comes in as an argument of what happens.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush
+from pathlib import PurePath
+
+from recovery.slurm.simulator.effects import Effect, EffectKind, folder_name
+from recovery.slurm.simulator.spec import ClusterSpec
+from recovery.slurm.simulator.state import Forgotten, Job, Node, Run, State
+
+CHECKPOINTS = "ckpt"  # below the state directory, one folder for each run
+
+# What happens at the same moment happens in this order, so that one long advance equals many short ones.
+NODE, JOB, RECORD, SCHEDULER, WORKLOAD = range(5)
+Timer = tuple[float, int, int, str]  # when, what, order among equals, name
+
+
+class Stage:
+    def __init__(self, state: State, *, root: PurePath) -> None:
+        self.state = state
+        self.root = root  # absolute path of the state directory, as jobs print it
+        self.timers: list[Timer] = []
+        self.effects: list[Effect] = []
+        self._written: dict[str, list[str]] = {}  # job id → lines since the last flush
+
+    @property
+    def spec(self) -> ClusterSpec:
+        return self.state.spec
+
+    # --- timers: a heap whose outdated entries are recognised when they come up --------------------------------------
+    def touch(self, job: Job) -> None:
+        """To be called when a job's `due` may have changed."""
+        due = job.due()
+        if due is not None:
+            heappush(self.timers, (due, JOB, job.number, job.job_id))
+
+    def touch_node(self, node: Node) -> None:
+        due = node.due()
+        if due is not None:
+            heappush(self.timers, (due, NODE, 0, node.name))
+
+    def schedule(self, at: float) -> None:
+        """Let the scheduler look at the queue at `at`, or earlier where it would anyway."""
+        if self.state.schedule_at is None or at < self.state.schedule_at:
+            self.state.schedule_at = at
+            heappush(self.timers, (at, SCHEDULER, 0, ""))
+
+    def look_at_workload(self, at: float) -> None:
+        self.state.workload_at = at
+        heappush(self.timers, (at, WORKLOAD, 0, ""))
+
+    # --- logs --------------------------------------------------------------------------------------------------------
+    def open_log(self, job: Job) -> None:
+        """Empty the job's log, as Slurm's default open mode does at each start."""
+        job.log_size = 0
+        self._written[job.job_id] = []
+
+    def write(self, job: Job, *lines: str) -> None:
+        self._written.setdefault(job.job_id, []).extend(lines)
+
+    def flush(self) -> None:
+        """Turn what was written into effects, one for each log: after the saves that these lines speak of."""
+        for job_id in list(self._written):
+            self.flush_log(self.state.jobs[job_id])
+
+    def flush_log(self, job: Job) -> None:
+        lines = self._written.pop(job.job_id, [])
+        if not job.log or not lines:
+            return
+        text = "\n".join(lines) + "\n"
+        self.effects.append(Effect(kind=EffectKind.LOG, path=job.log, offset=job.log_size, text=text))
+        job.log_size += len(text.encode("utf-8", "surrogateescape"))
+
+    # --- checkpoints -------------------------------------------------------------------------------------------------
+    def run(self, key: str) -> Run:
+        return self.state.runs.setdefault(key, Run())
+
+    def run_folder(self, key: str) -> str:
+        """Below the state directory; `checkpoint_dir` is the same, absolute, as the job prints it."""
+        return f"{CHECKPOINTS}/{key}"
+
+    def checkpoint_dir(self, job: Job) -> str:
+        return str(self.root / self.run_folder(job.spec.run_key))
+
+    def remove_checkpoint(self, key: str, step: int) -> None:
+        run = self.run(key)
+        run.saved = [c for c in run.saved if c.step != step]
+        self._remove(f"{self.run_folder(key)}/{folder_name(step)}")
+
+    # --- forgetting --------------------------------------------------------------------------------------------------
+    def purge(self, job: Job, at: float) -> None:
+        """MinJobAge is over: the controller forgets the job, accounting does not."""
+        self.flush_log(job)
+        del self.state.jobs[job.job_id]
+        keep = self.spec.keep_records_s
+        record = Forgotten(
+            attempts=[*job.past, job.attempt()],
+            log=job.log,
+            run=job.spec.run_key,
+            forget_at=None if keep is None else at + keep,
+        )
+        self.state.forgotten.setdefault(job.job_id, []).append(record)
+        self.touch_forgotten(job.job_id)
+
+    def touch_forgotten(self, job_id: str) -> None:
+        due = min((r.forget_at for r in self.state.forgotten[job_id] if r.forget_at is not None), default=None)
+        if due is not None:
+            heappush(self.timers, (due, RECORD, 0, job_id))
+
+    def forget(self, job_id: str, at: float) -> None:
+        """Drop what is left of ended jobs of that id: records, log and, with its last job, the run's checkpoints."""
+        records = self.state.forgotten.pop(job_id)
+        kept = [r for r in records if r.forget_at is None or r.forget_at > at]
+        if kept:
+            self.state.forgotten[job_id] = kept
+        for record in records:
+            if record not in kept:
+                self._remove_unless_used(record)
+
+    def _remove_unless_used(self, record: Forgotten) -> None:
+        others = [r for rs in self.state.forgotten.values() for r in rs]
+        logs = {job.log for job in self.state.jobs.values()} | {r.log for r in others}
+        runs = {job.spec.run_key for job in self.state.jobs.values()} | {r.run for r in others}
+        if record.log and record.log not in logs:
+            self._remove(record.log)
+        if record.run not in runs:
+            self.state.runs.pop(record.run, None)
+            self._remove(self.run_folder(record.run))
+
+    def _remove(self, path: str) -> None:
+        self.effects.append(Effect(kind=EffectKind.REMOVE, path=path))

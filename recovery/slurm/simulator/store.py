@@ -1,0 +1,137 @@
+"""The world on disk: one state file, one lock, and the jobs' files.
+
+`<state_dir>/world.json` holds the state *and* the effects that belong to it; its atomic replacement is the moment at
+which an advance happens. Only then are the effects carried out, and `<state_dir>/applied` is made to say so. A
+process that is killed
+
+- before the replacement has changed nothing;
+- after it has left effects that may be half done: the next one to take the lock does them again, to the same bytes.
+
+So no log line is ever doubled or torn for good, and no reader needs the lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from recovery.slurm.base import SlurmError, SlurmUnreachable
+from recovery.slurm.simulator.codec import decode, encode
+from recovery.slurm.simulator.effects import Effect, carry_out
+from recovery.slurm.simulator.spec import ClusterSpec
+from recovery.slurm.simulator.state import State
+from recovery.slurm.simulator.world import World, new_state
+
+FORMAT = 1  # of world.json; another one is refused
+LOCK_WAIT_S = 10.0
+_LOCK_LOOK_S = 0.005
+
+
+class Store:
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir.absolute()
+        self._world = self.state_dir / "world.json"
+        self._applied = self.state_dir / "applied"
+
+    def exists(self) -> bool:
+        return self._world.exists()
+
+    def create(self, spec: ClusterSpec, *, now: float, fill: Callable[[World], None] | None = None) -> bool:
+        """Make a new world at `now`, filled by `fill`. False, and nothing changes, where there is one."""
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        with self._lock():
+            if self.exists():
+                return False
+            world = World(new_state(spec, now=now), root=self.state_dir)
+            if fill is not None:
+                fill(world)
+            self._save(world, serial=1)
+            return True
+
+    @contextmanager
+    def open(self, now: Callable[[], float]) -> Iterator[World]:
+        """The world, advanced to `now`, for one operation; stored when the block ends.
+
+        `now` is asked once the lock is held: who waited for it must not bring an old time. An operation that the
+        world refuses (SlurmError) has changed nothing, and the advance before it is stored; after any other exception
+        nothing is, and the next call advances anew. Raises SlurmUnreachable where there is no world, it can't be read
+        or written, or the lock is not to be had within 10 s.
+        """
+        try:
+            with self._lock():
+                serial, world = self._load()
+                world.advance(now())
+                try:
+                    yield world
+                except SlurmError:
+                    self._save(world, serial=serial + 1)
+                    raise
+                self._save(world, serial=serial + 1)
+        except OSError as error:
+            raise SlurmUnreachable(f"{self.state_dir} can't be used: {error}", tried="open the simulator") from error
+
+    def _save(self, world: World, *, serial: int) -> None:
+        """The point of no return is the replacement; everything after it can be done again."""
+        effects = world.take_effects()
+        document = {"format": FORMAT, "serial": serial, "effects": encode(effects), "state": encode(world.state)}
+        new = self._world.with_suffix(".new")
+        new.write_text(json.dumps(document, separators=(",", ":")))
+        os.replace(new, self._world)  # noqa: PTH105 - the atomic call, by its own name
+        self._apply(serial, effects)
+
+    def _load(self) -> tuple[int, World]:
+        try:
+            stored = json.loads(self._world.read_bytes())
+            if stored["format"] != FORMAT:
+                raise ValueError(f"it has format {stored['format']}, this release reads {FORMAT}")
+            state = decode(State, stored["state"])
+        except FileNotFoundError as error:
+            raise SlurmUnreachable(
+                f"there is no simulated cluster in {self.state_dir}", tried="open the simulator"
+            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise SlurmUnreachable(f"{self._world} can't be read: {error}", tried="open the simulator") from error
+        serial = int(stored["serial"])
+        if self._applied_serial() != serial:
+            self._apply(serial, decode(list[Effect], stored["effects"]))
+        return serial, World(state, root=self.state_dir)
+
+    def _apply(self, serial: int, effects: list[Effect]) -> None:
+        carry_out(effects, self.state_dir)
+        self._applied.write_text(str(serial))
+
+    def _applied_serial(self) -> int:
+        try:
+            return int(self._applied.read_text())
+        except (FileNotFoundError, ValueError):  # never written, or its writer was killed: do it again
+            return -1
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One process, and one thread of it, at a time; the kernel frees the lock of a killed one."""
+        try:
+            file = (self.state_dir / "lock").open("w")
+        except FileNotFoundError as error:
+            raise SlurmUnreachable(f"there is no folder {self.state_dir}", tried="open the simulator") from error
+        with file:
+            deadline = time.monotonic() + LOCK_WAIT_S
+            while not _try_lock(file.fileno()):
+                if time.monotonic() >= deadline:
+                    raise SlurmUnreachable(
+                        f"another process holds {file.name} for more than {LOCK_WAIT_S:g} s", tried="open the simulator"
+                    )
+                time.sleep(_LOCK_LOOK_S)
+            yield
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

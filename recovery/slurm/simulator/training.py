@@ -1,0 +1,160 @@
+"""The life of a running attempt: it looks for a checkpoint, steps, saves, and ends."""
+
+from __future__ import annotations
+
+from recovery.core.types import JobState
+from recovery.slurm.simulator import ending, faults, lines
+from recovery.slurm.simulator.effects import Effect, EffectKind
+from recovery.slurm.simulator.stage import Stage
+from recovery.slurm.simulator.state import Activity, Checkpoint, End, Job, Training
+
+COMPLETED = End(state=JobState.COMPLETED)
+
+
+def begin(stage: Stage, job: Job, at: float) -> None:
+    """Start the job's processes on its nodes."""
+    stage.open_log(job)
+    per_node = job.spec.gpus_per_node
+    stage.write(
+        job,
+        f"torch {lines.TORCH}, world size {job.spec.ranks}, job {job.job_id}, restart {job.restart_count}",
+        *(
+            lines.rank_on_host(rank, job.nodes[rank // per_node], lines.pid_of(job.job_id, rank))
+            for rank in range(job.spec.ranks)
+        ),
+    )
+    job.training = Training(
+        activity=Activity.STARTING, since=at, next_at=at + job.spec.startup_s, total=job.spec.total_steps
+    )
+
+
+def happens(stage: Stage, job: Job, training: Training, at: float) -> None:
+    """What the attempt was doing is over at `at`."""
+    match training.activity:
+        case Activity.STARTING:
+            _look_for_checkpoint(stage, job, training, at)
+        case Activity.LOADING:
+            folder = stage.checkpoint_dir(job)
+            stage.write(job, lines.load_done(training.step, folder, job.spec.shards))
+            _start_training(stage, job, training, at)
+        case Activity.STEPPING:
+            _finish_step(stage, job, training, at)
+        case Activity.SAVING:
+            _finish_save(stage, job, training, at)
+        case Activity.STUCK if training.fault is not None:
+            faults.die(stage, job, training, job.spec.faults[training.fault], at)
+        case Activity.DYING if training.end is not None:
+            ending.end_attempt(stage, job, training.end, at)
+        case _:
+            raise AssertionError(f"Nothing can be due for a job that is {training.activity}.")
+
+
+def _look_for_checkpoint(stage: Stage, job: Job, training: Training, at: float) -> None:
+    folder = stage.checkpoint_dir(job)
+    run = stage.run(job.spec.run_key)
+    found = None if faults.ignores_checkpoint(job) else run.restorable()
+    if found is None:
+        stage.write(job, *lines.fresh_start(folder))
+        _start_training(stage, job, training, at)
+        return
+    if run.tracker != found:
+        stage.write(job, f"WARNING: checkpoint at iteration {run.tracker} in {folder} is damaged, taking an older one")
+    stage.write(job, lines.load_start(found, folder))
+    training.step = found
+    training.activity, training.since, training.next_at = Activity.LOADING, at, at + job.spec.load_s
+
+
+def _start_training(stage: Stage, job: Job, training: Training, at: float) -> None:
+    stage.write(job, lines.milestone(at, "before the start of training step"))
+    if training.step >= training.total:
+        _complete(stage, job, at)
+        return
+    _next_step(stage, job, training, at)
+
+
+def _next_step(stage: Stage, job: Job, training: Training, at: float) -> None:
+    """Begin the next iteration; how long it takes depends on its number only, not on who looks when."""
+    jitter = lines.noise(stage.spec.seed, job.number, job.restart_count, training.step + 1)[2]
+    training.took_s = job.spec.step_time_s * training.slow * (0.96 + 0.08 * jitter)
+    if training.first:
+        training.took_s += job.spec.warm_up_s
+    training.first = False
+    training.activity, training.since, training.next_at = Activity.STEPPING, at, at + training.took_s
+
+
+def _finish_step(stage: Stage, job: Job, training: Training, at: float) -> None:
+    if faults.strike(stage, job, training, at):
+        return
+    training.step += 1
+    training.since = at
+    if training.nan:
+        training.nans += 1
+    if training.step % job.spec.log_interval == 0:
+        stage.write(job, _progress(stage, job, training, at))
+    done = training.step >= training.total
+    due = job.spec.save_every and (training.step % job.spec.save_every == 0 or done)
+    if due and training.saves:
+        _begin_save(stage, job, training, at)
+    elif done:
+        _complete(stage, job, at)
+    else:
+        _next_step(stage, job, training, at)
+
+
+def _progress(stage: Stage, job: Job, training: Training, at: float) -> str:
+    return lines.iteration(
+        at=at,
+        step=training.step,
+        total=training.total,
+        took_s=training.took_s,
+        speed=job.spec.step_time_s / training.took_s,
+        nans=training.nans,
+        nan=training.nan,
+        chance=lines.noise(stage.spec.seed, job.number, job.restart_count, training.step),
+    )
+
+
+def _begin_save(stage: Stage, job: Job, training: Training, at: float) -> None:
+    stage.write(job, lines.save_start(at, training.step, stage.checkpoint_dir(job)))
+    _save_effect(stage, job, EffectKind.SAVE_BEGIN, training.step)
+    _note(stage, job, training.step, complete=False)
+    if training.full and training.fault is not None:
+        faults.die(stage, job, training, job.spec.faults[training.fault], at)
+        return
+    training.activity, training.since, training.next_at = Activity.SAVING, at, at + job.spec.save_s
+
+
+def _finish_save(stage: Stage, job: Job, training: Training, at: float) -> None:
+    torn, training.tear = training.tear, False
+    _save_effect(stage, job, EffectKind.SAVE_TORN if torn else EffectKind.SAVE_END, training.step)
+    _note(stage, job, training.step, complete=not torn)
+    stage.run(job.spec.run_key).tracker = training.step
+    _rotate(stage, job)
+    stage.write(job, lines.save_done(at, training.step, stage.checkpoint_dir(job), job.spec.shards))
+    if training.step >= training.total:
+        _complete(stage, job, at)
+    else:
+        _next_step(stage, job, training, at)
+
+
+def _save_effect(stage: Stage, job: Job, kind: EffectKind, step: int) -> None:
+    folder = stage.run_folder(job.spec.run_key)
+    stage.effects.append(Effect(kind=kind, path=folder, step=step, shards=job.spec.shards))
+
+
+def _note(stage: Stage, job: Job, step: int, *, complete: bool) -> None:
+    """The folder of `step` is the newest one, and in this state."""
+    run = stage.run(job.spec.run_key)
+    run.saved = [c for c in run.saved if c.step != step]
+    run.saved.append(Checkpoint(step=step, complete=complete))
+
+
+def _rotate(stage: Stage, job: Job) -> None:
+    run = stage.run(job.spec.run_key)
+    for old in run.saved[: -stage.spec.keep_checkpoints]:
+        stage.remove_checkpoint(job.spec.run_key, old.step)
+
+
+def _complete(stage: Stage, job: Job, at: float) -> None:
+    stage.write(job, lines.milestone(at, "after training is done"))
+    ending.end_attempt(stage, job, COMPLETED, at)
