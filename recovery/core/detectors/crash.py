@@ -1,0 +1,98 @@
+"""Crash: the attempt has ended, and not because its work was done.
+
+The scheduler's state decides. Two things hide behind COMPLETED with exit status 0: a step that failed inside a batch
+script that went on (the script's status hides the step's), and a trainer that ends with status 0 after it could not
+load its checkpoint (Megatron-LM has such paths).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from recovery.core.detectors.limits import Limits
+from recovery.core.diagnose.catalogue import RULES_BY_ID
+from recovery.core.types import (
+    AttemptFacts,
+    Evidence,
+    FailureClass,
+    Finding,
+    FindingKind,
+    JobState,
+    Role,
+    SignalKind,
+)
+
+_WORDS = {
+    JobState.FAILED: "failed",
+    JobState.TIMEOUT: "was ended at its time limit",
+    JobState.NODE_FAIL: "was ended because a node failed",
+    JobState.PREEMPTED: "was preempted",
+    JobState.OUT_OF_MEMORY: "was ended at its memory limit",
+    JobState.BOOT_FAIL: "could not start because its nodes did not boot",
+    JobState.DEADLINE: "was ended at its deadline",
+    JobState.REQUEUED: "was put back into the queue",
+}
+
+
+def detect_crash(facts: AttemptFacts, limits: Limits) -> Finding | None:
+    """A finding for every end of an attempt that is not a plain completion; None while it lives or when it is done.
+
+    A cancelled attempt gives a finding too, so that it is recorded; the diagnosis says that nothing is to be done.
+    """
+    if facts.state is JobState.COMPLETED:
+        sentence = _hidden_failure(facts)
+    elif facts.state is JobState.CANCELLED:
+        sentence = f"Slurm says that the job was cancelled{f' by {facts.cancelled_by}' if facts.cancelled_by else ''}."
+    elif facts.state.is_terminal:
+        sentence = f"Slurm says that the job {_WORDS[facts.state]}{_status(facts)}."
+    else:
+        sentence = ""
+    if not sentence:
+        return None
+    evidence = Evidence(
+        text=sentence, source="scheduler", role=Role.CONFIRMATION, rule=f"state.{facts.state}", at=facts.ended_at
+    )
+    return Finding(kind=FindingKind.CRASH, since=_since(facts), reason=sentence, confidence=0.99, evidence=(evidence,))
+
+
+def _status(facts: AttemptFacts) -> str:
+    """Exit code, signal and reason as a clause."""
+    if facts.exit_signal:
+        return f" (signal {facts.exit_signal})"
+    if facts.exit_code:
+        return f" (exit code {facts.exit_code})"
+    return f" ({facts.state_reason})" if facts.state_reason not in ("", "None") else ""
+
+
+def _hidden_failure(facts: AttemptFacts) -> str:
+    """Why a COMPLETED attempt failed all the same, as a sentence; "" if it did not."""
+    if facts.exit_code or facts.exit_signal:
+        return f"Slurm says completed, but the job ended badly{_status(facts)}."
+    if any(s.kind is SignalKind.FINISHED for s in facts.signals):
+        return ""  # the trainer itself said that it was done; an odd step beside it is the script's own affair
+    failed = [code for code in facts.step_exit_codes if code]
+    if failed:
+        return f"Slurm says completed, but a step of the job ended with exit code {failed[0]}: the script hid it."
+    if _load_failed(facts):
+        return "Slurm says completed, but the trainer could not load its checkpoint and ended without a step."
+    return ""
+
+
+def _load_failed(facts: AttemptFacts) -> bool:
+    """Whether the log tells of a failed load after which no step was reported."""
+    if facts.last_step is not None or any(s.kind is SignalKind.PROGRESS for s in facts.signals):
+        return False
+    rules = (RULES_BY_ID.get(s.rule) for s in facts.signals if s.kind is SignalKind.FAILURE)
+    return any(rule is not None and rule.failure_class is FailureClass.CHECKPOINT_INCOMPLETE for rule in rules)
+
+
+def _since(facts: AttemptFacts) -> datetime:
+    """The first cause that the log dates after the last step; else the end; else now."""
+    end = facts.ended_at or facts.now
+    begin = facts.last_progress_at or facts.started_at
+    times = [
+        s.at
+        for s in facts.signals
+        if s.kind is SignalKind.FAILURE and s.at is not None and s.at <= end and (begin is None or s.at >= begin)
+    ]
+    return min(times, default=end)

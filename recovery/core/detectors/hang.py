@@ -1,0 +1,130 @@
+"""Hang: progress was due and did not come.
+
+What is due depends on the phase. While training it is learned from the attempt's own intervals between reports; the
+first step, a save, an evaluation and the end of the program have limits of their own. No interval is carried over
+from another attempt: other nodes, other data.
+
+Never: for a blind attempt, on an old picture, in any state but RUNNING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from recovery.core.detectors.limits import Limits
+from recovery.core.diagnose.catalogue import RULES_BY_ID
+from recovery.core.speech import duration
+from recovery.core.types import (
+    AttemptFacts,
+    Evidence,
+    FailureClass,
+    Finding,
+    FindingKind,
+    JobState,
+    Phase,
+    Role,
+    SignalKind,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Due:
+    """Since when the attempt is silent, and how long it may be."""
+
+    since: datetime
+    limit_s: float
+    sentence: str  # what was expected, with the reason of the limit
+
+
+def detect_hang(facts: AttemptFacts, limits: Limits) -> Finding | None:
+    """A finding if progress is overdue now; None where it is not, or where that can't be told."""
+    if facts.state is not JobState.RUNNING or facts.blind_reason:
+        return None
+    if (facts.now - facts.seen_at).total_seconds() > limits.stale_after_s:
+        return None
+    due = next_due(facts, limits)
+    if due is None:
+        return None
+    silent = (facts.now - due.since).total_seconds()
+    if silent <= due.limit_s:
+        return None
+    reason = f"No progress for {duration(silent)}: {due.sentence}."
+    return Finding(
+        kind=FindingKind.HANG,
+        since=due.since,
+        reason=reason,
+        confidence=_confidence(facts, silent / due.limit_s),
+        evidence=(Evidence(text=reason, source="job log", role=Role.CONFIRMATION, rule="hang.overdue", at=due.since),),
+    )
+
+
+def next_due(facts: AttemptFacts, limits: Limits) -> Due | None:
+    """What the attempt owes next; None where nothing is known that could be due."""
+    if facts.phase in (Phase.SAVING, Phase.EVALUATING, Phase.FINISHING):
+        return _due_in_pause(facts, limits)
+    if facts.last_progress_at is not None:
+        return _due_in_training(facts, limits, facts.last_progress_at)
+    since = _latest(facts.phase_since, facts.started_at)
+    if since is None or facts.phase is Phase.QUEUED:
+        return None
+    sentence = f"the first step is due within {duration(limits.first_step_s)} of the start"
+    return Due(since=since, limit_s=limits.first_step_s, sentence=sentence)
+
+
+def _due_in_pause(facts: AttemptFacts, limits: Limits) -> Due | None:
+    since = _latest(facts.phase_since, facts.last_progress_at)
+    if since is None:
+        return None
+    what = {Phase.SAVING: "saving a checkpoint", Phase.EVALUATING: "an evaluation"}.get(facts.phase, "its end")
+    return Due(since=since, limit_s=limits.saving_s, sentence=f"{what} may take {duration(limits.saving_s)}")
+
+
+def _due_in_training(facts: AttemptFacts, limits: Limits, since: datetime) -> Due:
+    since = max(since, facts.phase_since) if facts.phase_since and facts.phase is Phase.FIRST_STEP else since
+    intervals = report_intervals(facts, limits)
+    if len(intervals) < limits.hang_min_intervals or facts.phase is Phase.FIRST_STEP:
+        sentence = f"with {len(intervals)} intervals known, a step is due within {duration(limits.first_step_s)}"
+        return Due(since=since, limit_s=max(limits.first_step_s, limits.hang_floor_s), sentence=sentence)
+    usual = quantile(intervals, limits.hang_quantile)
+    limit = max(limits.hang_floor_s, limits.hang_factor * usual)
+    limit = min(limit, max(limits.hang_ceiling_s, 2 * usual))
+    sentence = f"reports usually come within {duration(usual)}, and {duration(limit)} is the limit"
+    return Due(since=since, limit_s=limit, sentence=sentence)
+
+
+def report_intervals(facts: AttemptFacts, limits: Limits) -> list[float]:
+    """Seconds between successive reports of a new step, of the last `hang_intervals` ones.
+
+    Several lines read in one pass may carry one time: an interval of 0 tells nothing and is left out.
+    """
+    intervals: list[float] = []
+    newest = None
+    for sample in facts.samples:
+        if newest is not None and sample.step <= newest.step:
+            continue
+        if newest is not None and (gap := (sample.at - newest.at).total_seconds()) > 0:
+            intervals.append(gap)
+        newest = sample
+    return intervals[-limits.hang_intervals :]
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of `values` do not exceed. `values` must not be empty."""
+    ordered = sorted(values)
+    index = max(0, min(len(ordered) - 1, -int(-share * len(ordered) // 1) - 1))
+    return ordered[index]
+
+
+def _confidence(facts: AttemptFacts, times_over: float) -> float:
+    """Surer the longer it lasts, and where the ranks themselves say that a collective operation timed out."""
+    collective = any(
+        rule is not None and rule.failure_class in (FailureClass.HANG_COLLECTIVE, FailureClass.HANG_SILENT)
+        for rule in (RULES_BY_ID.get(s.rule) for s in facts.signals if s.kind is SignalKind.FAILURE)
+    )
+    return min(0.98, 0.8 + 0.05 * (times_over - 1) + (0.1 if collective else 0.0))
+
+
+def _latest(*times: datetime | None) -> datetime | None:
+    return max((t for t in times if t is not None), default=None)

@@ -1,0 +1,32 @@
+"""The thresholds of the detectors, all in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """When silence or slowness counts as a fault. Seconds, unless said otherwise.
+
+    The first three depend on the site and have settings of their own (RECOVERY_HANG_*).
+    """
+
+    hang_floor_s: float  # training: no silence shorter than this is a hang, however fast the steps are
+    first_step_s: float  # from the start (or the load) to the first reported step: compilation, caches, warm-up
+    saving_s: float  # a checkpoint save, an evaluation or the end of the program may take this long
+
+    stale_after_s: float = 60.0  # a picture older than this tells nothing of now
+    # Training: due is this quantile of the attempt's own last intervals between reports, times the factor. A quantile
+    # near the top, not the median: intervals that hold an unannounced save or evaluation are part of normal life.
+    hang_quantile: float = 0.95
+    hang_factor: float = 3.0
+    hang_min_intervals: int = 3  # with fewer, first_step_s holds: the first intervals are the odd ones
+    hang_intervals: int = 100  # how many of the last ones are looked at
+    # However long the intervals, silence beyond this is a hang, unless one interval alone took half of it.
+    hang_ceiling_s: float = 4 * 3600.0
+
+    slow_factor: float = 1.5  # smaller shifts are noise, or not worth a person's time
+    slow_samples: int = 5  # every one of the last so many reports must be slow
+    slow_warmup: int = 3  # the first reports of an attempt are never part of its baseline
+    slow_baseline: int = 10  # fewer earlier reports than this are no baseline

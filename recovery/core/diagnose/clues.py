@@ -1,0 +1,216 @@
+"""What speaks of a failure: log lines and node events that match the catalogue, ordered, placed on nodes, and freed of
+those after which the training went on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from recovery.core.diagnose.catalogue import RULES_BY_ID, Rule, match_event
+from recovery.core.diagnose.places import Places
+from recovery.core.types import AttemptFacts, Evidence, NodeEvent, NodeState, Role, Signal, SignalKind
+
+# A node's end is often noted only after the job's: Slurm waits for its time-outs first.
+AFTER_END = timedelta(minutes=5)
+# A step that was under way when one rank failed may still be reported by another: one report proves nothing.
+STEPS_THAT_PROVE_LIFE = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Clue:
+    """One thing that speaks of a failure. `exact`: its time is its own, not that of the line before it."""
+
+    rule: Rule
+    evidence: Evidence
+    at: datetime | None
+    exact: bool
+    nodes: tuple[str, ...]  # of the attempt; empty where the clue can't be placed
+
+    @property
+    def source(self) -> str:
+        return self.evidence.source
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Clues:
+    """All clues by role, in the order in which they were said, and how many were left out because life went on."""
+
+    causes: tuple[Clue, ...]
+    consequences: tuple[Clue, ...]
+    confirmations: tuple[Clue, ...]
+    overcome: int
+
+    @property
+    def all(self) -> tuple[Clue, ...]:
+        return self.causes + self.consequences + self.confirmations
+
+
+def gather(facts: AttemptFacts) -> Clues:
+    """Every clue on the attempt. What a log claims of nodes counts only for the attempt's own nodes."""
+    places = Places(facts.nodes, facts.signals)
+    failures = [s for s in facts.signals if s.kind is SignalKind.FAILURE and s.rule in RULES_BY_ID]
+    lasting = [s for s in failures if not _overcome(s, facts)]
+    clues = [*_from_log(lasting, facts.signals, places), *_from_nodes(facts, places)]
+    by_role = {role: tuple(c for c in clues if c.rule.role is role) for role in Role}
+    return Clues(
+        causes=by_role[Role.CAUSE],
+        consequences=by_role[Role.CONSEQUENCE],
+        confirmations=by_role[Role.CONFIRMATION],
+        overcome=len(failures) - len(lasting),
+    )
+
+
+# --- the job's log ----------------------------------------------------------------------------------------------------
+
+
+def _from_log(lasting: Sequence[Signal], signals: Sequence[Signal], places: Places) -> Iterable[Clue]:
+    times = _times(signals)
+    seen: set[tuple[str, int]] = set()
+    for signal in lasting:
+        if (signal.file, signal.line) in seen:
+            continue  # the catalogue's first match on a line says the most
+        seen.add((signal.file, signal.line))
+        rule = RULES_BY_ID[signal.rule]
+        found = re.search(rule.pattern, signal.text)
+        named = (found.groupdict().get("node") or "") if found else ""
+        nodes = places.named(named) or places.of(signal.node, signal.rank)
+        at, exact = times[signal.file, signal.line]
+        evidence = Evidence(
+            text=signal.text,
+            source=signal.file,
+            role=rule.role,
+            rule=rule.id,
+            line=signal.line,
+            at=at if exact else None,
+            rank=signal.rank,
+            node=nodes[0] if len(nodes) == 1 else "",
+        )
+        yield Clue(rule=rule, evidence=evidence, at=at, exact=exact, nodes=nodes)
+
+
+def _times(signals: Sequence[Signal]) -> dict[tuple[str, int], tuple[datetime | None, bool]]:
+    """The time of each line: its own, else that of the last dated line before it in the same file."""
+    last: dict[str, datetime] = {}
+    times: dict[tuple[str, int], tuple[datetime | None, bool]] = {}
+    for signal in sorted(signals, key=lambda s: (s.file, s.line)):
+        if signal.at is not None:
+            last[signal.file] = signal.at
+        times[signal.file, signal.line] = (last.get(signal.file), signal.at is not None)
+    return times
+
+
+def _overcome(failure: Signal, facts: AttemptFacts) -> bool:
+    """Whether training went on after this line: it was handled, quoted, or belongs to an earlier start of the job."""
+    after = [s for s in facts.signals if s.file == failure.file and s.line > failure.line]
+    if any(s.kind is SignalKind.SAVE_DURABLE for s in after):
+        return True
+    reported = {s.step for s in after if s.kind is SignalKind.PROGRESS}
+    if failure.at is not None:
+        reported |= {sample.step for sample in facts.samples if sample.at > failure.at}
+    if len(reported) >= STEPS_THAT_PROVE_LIFE:
+        return True
+    return _restarted_after(failure, facts.signals, after)
+
+
+def _restarted_after(failure: Signal, signals: Sequence[Signal], after: Sequence[Signal]) -> bool:
+    """Whether the failure stands between two starts in one file: an appended log holds the attempt before, too."""
+    starts = (SignalKind.LOADED, SignalKind.FRESH_START)
+    if not any(s.kind in starts for s in after):
+        return False
+    before = (s for s in signals if s.file == failure.file and s.line < failure.line)
+    return any(s.kind in (SignalKind.PROGRESS, SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE) for s in before)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _from_nodes(facts: AttemptFacts, places: Places) -> Iterable[Clue]:
+    """Clues from events of the attempt's own nodes within its life; what was before it is old news."""
+    begin = facts.started_at
+    end = (facts.ended_at or facts.now) + AFTER_END
+    for event in facts.node_events:
+        nodes = places.named(event.node)
+        if not nodes or (begin is not None and event.at < begin) or event.at > end:
+            continue
+        if (rule := _rule_of(event)) is not None:
+            yield _node_clue(rule, event, nodes)
+
+
+def _rule_of(event: NodeEvent) -> Rule | None:
+    if found := match_event(event.text):
+        return found[0][0]
+    # An administrator's drain is no fault of the node; a node that is down is.
+    return RULES_BY_ID["node.down"] if event.state is NodeState.DOWN else None
+
+
+def _node_clue(rule: Rule, event: NodeEvent, nodes: tuple[str, ...]) -> Clue:
+    text = event.text or f"Slurm says that {event.node} is {event.state}."
+    evidence = Evidence(text=text[:500], source="node", role=rule.role, rule=rule.id, at=event.at, node=event.node)
+    return Clue(rule=rule, evidence=evidence, at=event.at, exact=True, nodes=nodes)
+
+
+# --- the order of causes ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class First:
+    """The cause that decides, and what stays doubtful about that choice ("" for nothing)."""
+
+    clue: Clue
+    doubt: str = ""
+
+
+SAME_MOMENT = timedelta(seconds=2)  # clocks of hosts, and of log and scheduler, differ by about this
+ONE_STORY = timedelta(minutes=15)  # a weak cause is explained by a strong one within this time
+WEAK = 0.6
+STRONG = 0.9
+
+
+def first_cause(causes: Sequence[Clue]) -> First | None:
+    """The earliest cause: by order within one source, by clock between sources; by weight where no clock tells.
+
+    A weak cause (a GPU kernel's error, a segmentation fault, an unknown exception) yields to a strong one of the same
+    story, because it is what hardware faults look like from inside a process.
+    """
+    heads: dict[str, Clue] = {}
+    for clue in causes:
+        held = heads.get(clue.source)
+        if held is None or (clue.source == "node" and held.at and clue.at and clue.at < held.at):
+            heads[clue.source] = clue
+    best: First | None = None
+    for clue in heads.values():
+        best = First(clue=clue) if best is None else _earlier(best, clue)
+    if best is None:
+        return None
+    return _explained(best, causes)
+
+
+def _earlier(best: First, other: Clue) -> First:
+    one = best.clue
+    if one.at is not None and other.at is not None:
+        gap = other.at - one.at
+        if (one.exact and other.exact and abs(gap) > SAME_MOMENT) or _surely_later(one, other, gap):
+            return best if gap > timedelta(0) else First(clue=other, doubt=best.doubt)
+    same = one.rule.failure_class is other.rule.failure_class
+    winner, loser = (one, other) if one.rule.confidence >= other.rule.confidence else (other, one)
+    doubt = best.doubt or ("" if same else f"which came first, {winner.rule.id} or {loser.rule.id}, is not certain")
+    return First(clue=winner, doubt=doubt)
+
+
+def _surely_later(one: Clue, other: Clue, gap: timedelta) -> bool:
+    """A borrowed time is a lower bound: what begins after an exact time can't have come before it."""
+    return (one.exact and gap > SAME_MOMENT) or (other.exact and gap < -SAME_MOMENT)
+
+
+def _explained(first: First, causes: Sequence[Clue]) -> First:
+    if first.clue.rule.confidence > WEAK:
+        return first
+    for clue in causes:
+        if clue.rule.confidence >= STRONG and clue.rule.failure_class is not first.clue.rule.failure_class:
+            near = clue.at is None or first.clue.at is None or abs(clue.at - first.clue.at) <= ONE_STORY
+            if near:
+                return replace(first, clue=clue)
+    return first

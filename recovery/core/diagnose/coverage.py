@@ -1,0 +1,63 @@
+"""What was looked for, what was found, and what could not be seen: a verdict is only as good as its view."""
+
+from __future__ import annotations
+
+from recovery.core.diagnose.clues import Clues
+from recovery.core.speech import steps
+from recovery.core.types import AttemptFacts, CheckpointState, JobState, SignalKind
+
+
+def coverage(facts: AttemptFacts, clues: Clues) -> dict[str, str]:
+    """Kind of fact → one clause on what was found or not."""
+    return {
+        "scheduler": _scheduler(facts),
+        "job log": _log(facts, clues),
+        "node events": _nodes(facts),
+        "checkpoints": _checkpoints(facts),
+        "GPU counters": "not looked for: this release reads none",
+    }
+
+
+def _scheduler(facts: AttemptFacts) -> str:
+    if facts.state is JobState.UNKNOWN:
+        return "no record of the job"
+    parts = [f"state {facts.state}"]
+    if facts.exit_signal:
+        parts.append(f"signal {facts.exit_signal}")
+    elif facts.exit_code is not None:
+        parts.append(f"exit code {facts.exit_code}")
+    if facts.state_reason not in ("", "None"):
+        parts.append(f"reason {facts.state_reason}")
+    if not facts.step_exit_codes:
+        parts.append("exit codes of the steps not known")
+    return ", ".join(parts)
+
+
+def _log(facts: AttemptFacts, clues: Clues) -> str:
+    if facts.blind_reason:
+        return f"not seen: {facts.blind_reason}"
+    if not facts.signals and facts.last_step is None:
+        return "nothing that we know was found in it"
+    found = sum(s.kind is SignalKind.FAILURE for s in facts.signals)
+    parts = [f"{found} failure lines"]
+    if clues.overcome:
+        parts.append(f"{clues.overcome} of them followed by further training and not counted")
+    parts.append(f"last step {steps(facts.last_step)}" if facts.last_step is not None else "no step reported")
+    return ", ".join(parts)
+
+
+def _nodes(facts: AttemptFacts) -> str:
+    if not facts.nodes:
+        return "the job's nodes are not known"
+    if facts.node_events:
+        return f"{len(facts.node_events)} events of the job's {len(facts.nodes)} nodes"
+    return f"none for the job's {len(facts.nodes)} nodes; that proves nothing unless their kernel logs arrive here"
+
+
+def _checkpoints(facts: AttemptFacts) -> str:
+    if not facts.checkpoints:
+        return "none seen"
+    complete = [c.step for c in facts.checkpoints if c.state is CheckpointState.COMPLETE]
+    other = len(facts.checkpoints) - len(complete)
+    newest = f"newest complete: step {steps(complete[-1])}" if complete else "none is complete"
+    return f"{newest}{f', {other} others not complete' if other else ''}"

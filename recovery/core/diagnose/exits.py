@@ -1,0 +1,63 @@
+"""When nothing but an exit status speaks. An honest verdict here is mostly *unknown*."""
+
+from __future__ import annotations
+
+from recovery.core.diagnose.verdict import Verdict
+from recovery.core.types import AttemptFacts, Exclude, FailureClass, JobState, Restart
+
+C = FailureClass
+# Status of a shell whose program could not be run at all.
+NOT_RUN = {126: "a program may not be executed", 127: "a program was not found"}
+
+
+def by_status(facts: AttemptFacts) -> Verdict:
+    """The verdict from exit codes, signals and Slurm's reason alone."""
+    if facts.state_reason.startswith("launch_failed") or (
+        facts.state_reason == "JobLaunchFailure" and not facts.exit_signal  # with a signal Slurm's word misleads
+    ):
+        return Verdict(
+            failure_class=C.SCHEDULER_LAUNCH,
+            restart=Restart.ONCE,
+            exclude=Exclude.IF_REPEATED,
+            confidence=0.7,
+            reason="Slurm could not launch the job.",
+        )
+    if facts.state_reason == "NodeDown":
+        return Verdict(
+            failure_class=C.NODE_FAULT,
+            restart=Restart.YES,
+            exclude=Exclude.IF_REPEATED,
+            confidence=0.85,
+            reason="Slurm ended the job because a node went down; which one is not known.",
+        )
+    return _by_code(facts)
+
+
+def _by_code(facts: AttemptFacts) -> Verdict:
+    codes = {code for code in (facts.exit_code, *facts.step_exit_codes) if code}
+    signals = {code - 128 for code in codes if 128 < code < 160} | ({facts.exit_signal} if facts.exit_signal else set())
+    if 11 in signals:
+        return Verdict(
+            failure_class=C.USER_CODE,
+            restart=Restart.ONCE,
+            exclude=Exclude.IF_REPEATED,
+            confidence=0.5,
+            reason="A process ended with a segmentation fault; the log says nothing more.",
+        )
+    for code in sorted(codes & NOT_RUN.keys()):
+        return Verdict(
+            failure_class=C.LAUNCH_CONFIG,
+            restart=Restart.AFTER_CHANGE,
+            confidence=0.7,
+            reason=f"The batch script ended with {code}: {NOT_RUN[code]}.",
+        )
+    if 9 in signals:
+        return _unknown("A process was killed (SIGKILL): by the memory limit or from outside; nothing says which.", 0.4)
+    if facts.state is JobState.UNKNOWN and not codes and not signals:
+        return _unknown("Nothing that was read says how the job ended.", 0.2)
+    what = f"signal {min(signals)}" if signals else f"exit code {min(codes)}" if codes else "no exit code"
+    return _unknown(f"The job ended with {what}, and nothing that was read says why.", 0.3)
+
+
+def _unknown(reason: str, confidence: float) -> Verdict:
+    return Verdict(failure_class=C.UNKNOWN, restart=Restart.ONCE, confidence=confidence, reason=reason)

@@ -1,0 +1,253 @@
+"""The policy: how far the product may go for which failure class, and what lowers it.
+
+Rules are JSON (a version of them is stored for ever):
+
+    {"rules": [{"name": "hardware", "classes": ["gpu_hardware", "node_fault"], "mode": "auto", "max_restarts": 3}],
+     "default": {"mode": "observe"},
+     "breaker": {"max_actions_per_hour": 10, "max_excluded_nodes": 4, "max_excluded_percent": 10.0,
+                 "fleet_failures": 3, "fleet_window_s": 120.0},
+     "expires_after_s": 43200.0}
+
+The first rule whose classes hold the failure class decides ("*": every class), else the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from recovery.core import budget
+from recovery.core.types import (
+    ActionKind,
+    Diagnosis,
+    FailureClass,
+    Mode,
+    PastFailure,
+    Proposal,
+    Restart,
+)
+
+DEFAULT_MAX_RESTARTS = 3
+
+# A fresh installation observes: automation is earned.
+DEFAULT_RULES: dict[str, Any] = {
+    "rules": [],
+    "default": {"mode": "observe"},
+    "breaker": {
+        "max_actions_per_hour": 10,
+        "max_excluded_nodes": 4,
+        "max_excluded_percent": 10.0,
+        "fleet_failures": 3,
+        "fleet_window_s": 120.0,
+    },
+    "expires_after_s": 12 * 3600.0,
+}
+
+_ORDER = {mode: place for place, mode in enumerate(Mode)}
+_TOP = {"rules", "default", "breaker", "expires_after_s"}
+_RULE = {"name", "classes", "mode", "max_restarts"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """What the product has done and sees on the whole cluster, now."""
+
+    actions_last_hour: int
+    excluded_nodes: int  # distinct nodes that our exclusions hold
+    total_nodes: int
+    failures_in_window: int  # incidents of other runs that began within the fleet window, this one included
+    paused: bool
+    paused_reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ruling:
+    mode: Mode
+    rule: str  # name of the rule that decided, "default" where none did
+    reason: str  # shown: which rule, and what lowered it
+
+
+def rule_on(
+    rules: dict[str, Any],
+    *,
+    diagnosis: Diagnosis,
+    proposal: Proposal,
+    comment_mode: Mode | None,
+    comment_max_restarts: int | None,
+    history: Sequence[PastFailure],
+    load: Load,
+    failed_step: int | None,
+    now: datetime,
+    log_interval: int | None = None,
+) -> Ruling:
+    """How far the product may go with `proposal`. `rules` must have passed check_rules.
+
+    A job's comment can ask for less, never for more. Nothing here can raise the mode.
+    """
+    rule = _deciding(rules, diagnosis.failure_class)
+    mode, name = Mode(rule["mode"]), str(rule.get("name", "default"))
+    reason = (
+        f"Rule {name} says {mode} for {diagnosis.failure_class}"
+        if "name" in rule
+        else f"No rule matches {diagnosis.failure_class}; the default is {mode}"
+    )
+    if proposal.action is ActionKind.NOTHING:
+        return Ruling(mode=lower(mode, Mode.OBSERVE), rule=name, reason=f"{reason}; nothing is proposed.")
+    if comment_mode is not None and _ORDER[comment_mode] < _ORDER[mode]:
+        mode, reason = comment_mode, f"{reason}; the job's comment asks for {comment_mode} only"
+    if mode is Mode.AUTO:
+        allowed = int(rule.get("max_restarts", DEFAULT_MAX_RESTARTS))
+        if comment_max_restarts is not None:
+            allowed = min(allowed, max(0, comment_max_restarts))
+        spent = budget.stop_reason(
+            history, failed_step=failed_step, max_restarts=allowed, now=now, log_interval=log_interval
+        )
+        why = spent or _not_automatic(diagnosis, proposal) or _breaker(rules["breaker"], proposal, load)
+        if why:
+            return Ruling(mode=Mode.APPROVE, rule=name, reason=f"{reason}; a person must approve: {why}")
+    return Ruling(mode=mode, rule=name, reason=f"{reason}.")
+
+
+def lower(one: Mode, other: Mode) -> Mode:
+    """The mode that goes less far."""
+    return min(one, other, key=_ORDER.__getitem__)
+
+
+def _deciding(rules: dict[str, Any], failure_class: FailureClass) -> dict[str, Any]:
+    for rule in rules["rules"]:
+        if rule["classes"] == "*" or failure_class in rule["classes"]:
+            return dict(rule)
+    return dict(rules["default"])
+
+
+def _not_automatic(diagnosis: Diagnosis, proposal: Proposal) -> str:
+    """Why this very proposal is no automatic one, whatever the rule says."""
+    if diagnosis.failure_class is FailureClass.UNKNOWN:
+        return "the cause is unknown."
+    if diagnosis.restart not in (Restart.YES, Restart.ONCE):
+        return f"the diagnosis says restart {diagnosis.restart}."
+    if proposal.restore_step is None:
+        return "no complete checkpoint is known, the job would start from scratch."
+    return ""
+
+
+def _breaker(breaker: dict[str, Any], proposal: Proposal, load: Load) -> str:
+    """Why the blast radius stops it."""
+    if load.paused:
+        return f"automation is paused ({load.paused_reason})." if load.paused_reason else "automation is paused."
+    if load.failures_in_window >= breaker["fleet_failures"]:
+        return (
+            f"{load.failures_in_window} failures within {breaker['fleet_window_s']:g} s look like an incident of "
+            "the fabric or the storage, not of each job."
+        )
+    if load.actions_last_hour >= breaker["max_actions_per_hour"]:
+        return f"{load.actions_last_hour} actions in the last hour, {breaker['max_actions_per_hour']} are allowed."
+    return _exclusion_cap(breaker, len(proposal.exclude_nodes), load)
+
+
+def _exclusion_cap(breaker: dict[str, Any], new: int, load: Load) -> str:
+    if not new:
+        return ""
+    after = load.excluded_nodes + new
+    if after > breaker["max_excluded_nodes"]:
+        return f"{after} nodes would be excluded, {breaker['max_excluded_nodes']} are allowed."
+    if load.total_nodes <= 0 or 100 * after / load.total_nodes > breaker["max_excluded_percent"]:
+        return (
+            f"{after} of {load.total_nodes} nodes would be excluded, "
+            f"{breaker['max_excluded_percent']:g} percent are allowed."
+        )
+    return ""
+
+
+# --- checking rules ---------------------------------------------------------------------------------------------------
+
+
+def check_rules(rules: object) -> list[str]:
+    """What is wrong with a policy, as sentences that name the field and the remedy; [] if it can be used."""
+    if not isinstance(rules, dict):
+        return ["The policy must be a JSON object with the fields rules, default, breaker and expires_after_s."]
+    errors = [f"{key}: no such field; remove it." for key in sorted(map(str, set(rules) - _TOP))]
+    errors += [f"{key}: is missing; add it." for key in sorted(_TOP - set(rules))]
+    if "rules" in rules:
+        errors += _check_list(rules["rules"])
+    if "default" in rules:
+        errors += _check_default(rules["default"])
+    if "breaker" in rules:
+        errors += _check_breaker(rules["breaker"])
+    if "expires_after_s" in rules and not _number(rules["expires_after_s"], least=60):
+        errors.append("expires_after_s: must be a number of seconds, at least 60.")
+    return errors
+
+
+def _check_list(rules: object) -> list[str]:
+    if not isinstance(rules, list):
+        return ["rules: must be a list of rules; use [] for none."]
+    errors: list[str] = []
+    names: set[str] = set()
+    for index, rule in enumerate(rules):
+        where = f"rules[{index}]"
+        if not isinstance(rule, dict):
+            errors.append(f"{where}: must be an object with name, classes and mode.")
+            continue
+        errors += _check_rule(rule, where)
+        name = rule.get("name")
+        if isinstance(name, str) and name in names:
+            errors.append(f"{where}.name: {name} is used twice; give each rule its own name.")
+        names.add(str(name))
+    return errors
+
+
+def _check_rule(rule: dict[Any, Any], where: str) -> list[str]:
+    errors = [f"{where}.{key}: no such field; remove it." for key in sorted(map(str, set(rule) - _RULE))]
+    name = rule.get("name")
+    if not isinstance(name, str) or not name.strip() or len(name) > 100 or name == "default":
+        errors.append(f"{where}.name: must be a text of 1 to 100 characters other than default.")
+    errors += _check_mode(rule.get("mode"), f"{where}.mode")
+    classes = rule.get("classes")
+    if classes != "*":
+        if not isinstance(classes, list) or not classes:
+            errors.append(f'{where}.classes: must be "*" or a list of failure classes.')
+        else:
+            known = {c.value for c in FailureClass}
+            errors += [f"{where}.classes: {c!r} is no failure class." for c in classes if c not in known]
+    restarts = rule.get("max_restarts", DEFAULT_MAX_RESTARTS)
+    if isinstance(restarts, bool) or not isinstance(restarts, int) or not 0 <= restarts <= 100:
+        errors.append(f"{where}.max_restarts: must be a whole number from 0 to 100.")
+    return errors
+
+
+def _check_default(default: object) -> list[str]:
+    if not isinstance(default, dict) or set(default) != {"mode"}:
+        return ['default: must be {"mode": …} and nothing else.']
+    return _check_mode(default["mode"], "default.mode")
+
+
+def _check_mode(mode: object, where: str) -> list[str]:
+    return [] if mode in list(Mode) else [f"{where}: must be one of {', '.join(Mode)}."]
+
+
+def _check_breaker(breaker: object) -> list[str]:
+    if not isinstance(breaker, dict):
+        return ["breaker: must be an object."]
+    fields: dict[str, Callable[[object], bool]] = {
+        "max_actions_per_hour": lambda v: _number(v, least=0, whole=True),
+        "max_excluded_nodes": lambda v: _number(v, least=0, whole=True),
+        "max_excluded_percent": lambda v: _number(v, least=0, most=100),
+        "fleet_failures": lambda v: _number(v, least=2, whole=True),
+        "fleet_window_s": lambda v: _number(v, least=1),
+    }
+    errors = [f"breaker.{key}: no such field; remove it." for key in sorted(map(str, set(breaker) - set(fields)))]
+    for field, good in fields.items():
+        if field not in breaker:
+            errors.append(f"breaker.{field}: is missing; add it.")
+        elif not good(breaker[field]):
+            errors.append(f"breaker.{field}: {breaker[field]!r} is out of range.")
+    return errors
+
+
+def _number(value: object, *, least: float, most: float = float("inf"), whole: bool = False) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        return False
+    return least <= value <= most  # also False for NaN

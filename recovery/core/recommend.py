@@ -1,0 +1,190 @@
+"""The recommendation: what to do about a diagnosis, what it will cost, and why.
+
+Pure: the pipeline adds the exact scheduler operations, stores and hashes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recovery.core.speech import listed, steps
+from recovery.core.types import (
+    ActionKind,
+    AttemptFacts,
+    CheckpointFact,
+    CheckpointState,
+    Diagnosis,
+    Exclude,
+    FailureClass,
+    JobState,
+    PastFailure,
+    Proposal,
+    Restart,
+)
+
+EXPIRES_AFTER_S = 12 * 3600.0  # a night; the policy's own value replaces it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFacts:
+    """What a proposal needs to know of the job beside the attempt.
+
+    `eligible_nodes`: nodes on which the scheduler could start the job now or later (its partition's nodes that are not
+    down or drained); None where that is not known. `excluded_nodes`: its present exclusions, ours and others'.
+    """
+
+    job_id: str
+    requeueable: bool
+    node_count: int
+    gpus: int
+    eligible_nodes: tuple[str, ...] | None
+    excluded_nodes: tuple[str, ...]
+    held: bool
+    step_time_s: float | None
+    user: str
+    requeue_delay_s: float
+
+
+def recommend(
+    diagnosis: Diagnosis, facts: AttemptFacts, job: JobFacts, history: Sequence[PastFailure] = ()
+) -> Proposal:
+    """One proposal. NOTHING is one too, with its reason and what a person can do instead."""
+    checkpoint = newest_complete(facts)
+    nothing = _why_nothing(diagnosis, facts, job)
+    if nothing:
+        return _proposal(ActionKind.NOTHING, (), nothing, (diagnosis.reason,), checkpoint, facts, job)
+    nodes, note = _exclusion(diagnosis, job)
+    action = ActionKind.REQUEUE_EXCLUDING if nodes else ActionKind.REQUEUE
+    reasons = [diagnosis.reason, note, _checkpoint_reason(checkpoint, facts), _delay(job), *_past(history)]
+    headline = _headline(nodes, checkpoint, facts)
+    return _proposal(action, nodes, headline, tuple(filter(None, reasons)), checkpoint, facts, job)
+
+
+# --- when nothing is to be done ---------------------------------------------------------------------------------------
+
+
+def _why_nothing(diagnosis: Diagnosis, facts: AttemptFacts, job: JobFacts) -> str:
+    """The headline of doing nothing, with what to do instead; "" where a restart is to be proposed."""
+    if facts.requeued_by_slurm or facts.state is JobState.REQUEUED:
+        return "Do nothing: Slurm has already requeued it; we watch whether it restores."
+    if diagnosis.failure_class is FailureClass.EXTERNAL_CANCEL or facts.state is JobState.CANCELLED:
+        who = facts.cancelled_by or "somebody"
+        return (
+            f"Do nothing: {who} cancelled the job, and a cancelled job is never restarted. Its user can submit it anew."
+        )
+    if diagnosis.failure_class is FailureClass.STRAGGLER:
+        return "Do nothing to the job: it runs, but slowly. Look at its nodes; a restart is a person's choice."
+    if diagnosis.restart is Restart.AFTER_CHANGE:
+        return "Do not restart: a person must change something first; the same again would fail the same way."
+    if diagnosis.restart is Restart.NO:
+        return "Do nothing: a restart would be pointless or unwanted."
+    if diagnosis.exclude is Exclude.HOLD:
+        return "Wait: this looks like an incident of the fabric or the storage. Requeue by hand when it is over."
+    if job.held:
+        return f"Do nothing: somebody holds the job. Its holder can release it: scontrol release {job.job_id}."
+    if not job.requeueable:
+        return f"Slurm may not requeue this job (--no-requeue): {job.user} must submit it anew."
+    return ""
+
+
+# --- exclusion --------------------------------------------------------------------------------------------------------
+
+
+def _exclusion(diagnosis: Diagnosis, job: JobFacts) -> tuple[tuple[str, ...], str]:
+    """The nodes to exclude anew, and what to say about nodes that should be but can't.
+
+    An exclusion never leaves the job fewer eligible nodes than it needs, and where that can't be counted there is none.
+    """
+    if diagnosis.exclude is not Exclude.NODES:
+        return (), ""
+    nodes = tuple(n for n in dict.fromkeys(diagnosis.nodes) if n not in job.excluded_nodes)
+    if not nodes:
+        return (), f"{listed(diagnosis.nodes)} is already excluded."
+    if job.eligible_nodes is None:
+        return (), f"{listed(nodes)} should be left out, but how many nodes would remain is not known: not excluded."
+    left = set(job.eligible_nodes) - set(job.excluded_nodes) - set(nodes)
+    if len(left) < job.node_count:
+        return (), (
+            f"{listed(nodes)} should be left out, but then only {len(left)} eligible nodes would remain and the job "
+            f"needs {job.node_count}: not excluded, so it may land there again."
+        )
+    return nodes, f"{len(left)} eligible nodes remain, the job needs {job.node_count}."
+
+
+# --- checkpoint, costs, words -----------------------------------------------------------------------------------------
+
+
+def newest_complete(facts: AttemptFacts) -> CheckpointFact | None:
+    """The checkpoint that a restart would restore: only a complete one counts."""
+    return next((c for c in reversed(facts.checkpoints) if c.state is CheckpointState.COMPLETE), None)
+
+
+def _checkpoint_reason(checkpoint: CheckpointFact | None, facts: AttemptFacts) -> str:
+    if checkpoint is not None:
+        spoilt = [c.step for c in facts.checkpoints if c.step > checkpoint.step]
+        more = f"; step {steps(spoilt[-1])} is not complete and does not count" if spoilt else ""
+        return f"The newest complete checkpoint is step {steps(checkpoint.step)}{more}."
+    if facts.checkpoints:
+        return "No checkpoint of the run is complete: a restart STARTS FROM SCRATCH."
+    return "No checkpoint of the run is known: a restart STARTS FROM SCRATCH unless the trainer finds one itself."
+
+
+def _headline(nodes: tuple[str, ...], checkpoint: CheckpointFact | None, facts: AttemptFacts) -> str:
+    what = "Stop and requeue" if facts.state is JobState.RUNNING else "Requeue"
+    without = f" without {listed(nodes)}" if nodes else ""
+    lost = _lost(checkpoint, facts)
+    if checkpoint is None:
+        count = f" ({_counted(lost)} lost)" if lost else ""
+        return f"{what}{without}, STARTING FROM SCRATCH: no complete checkpoint is known{count}."
+    count = f" ({_counted(lost)} lost)" if lost is not None else " (steps lost: unknown)"
+    return f"{what}{without}, restoring step {steps(checkpoint.step)}{count}."
+
+
+def _counted(lost: int) -> str:
+    return f"{steps(lost)} step{'' if lost == 1 else 's'}"
+
+
+def _lost(checkpoint: CheckpointFact | None, facts: AttemptFacts) -> int | None:
+    if facts.last_step is None:
+        return None
+    return max(0, facts.last_step - (checkpoint.step if checkpoint else 0))
+
+
+def _delay(job: JobFacts) -> str:
+    return (
+        f"Slurm starts a requeued job after {job.requeue_delay_s:g} s at the earliest." if job.requeue_delay_s else ""
+    )
+
+
+def _past(history: Sequence[PastFailure]) -> list[str]:
+    acted = sum(past.acted for past in history)
+    return [f"It is restart {acted + 1} of this run by us."] if acted else []
+
+
+def _proposal(
+    action: ActionKind,
+    nodes: tuple[str, ...],
+    headline: str,
+    reasons: tuple[str, ...],
+    checkpoint: CheckpointFact | None,
+    facts: AttemptFacts,
+    job: JobFacts,
+) -> Proposal:
+    machines = job.gpus or job.node_count
+    lost = _lost(checkpoint, facts)
+    hours = lost * job.step_time_s * machines / 3600 if lost is not None and job.step_time_s is not None else None
+    running_well = facts.state is JobState.RUNNING and action is ActionKind.NOTHING
+    return Proposal(
+        action=action,
+        exclude_nodes=nodes,
+        headline=headline,
+        reasons=reasons,
+        restore_step=checkpoint.step if checkpoint else None,
+        restore_path=checkpoint.path if checkpoint else "",
+        steps_at_stake=lost,
+        gpu_hours_at_stake=hours,
+        gpus_idle=0 if running_well else machines,
+        expires_after_s=EXPIRES_AFTER_S,
+        operations=(),
+    )
