@@ -107,6 +107,7 @@ class Attempt(Leased):
     restored_step = models.IntegerField(null=True, blank=True)  # by the trainer's load line; 0 with fresh_start
     restored_at = models.DateTimeField(null=True, blank=True)
     fresh_start = models.BooleanField(default=False)  # the trainer said that it starts without a checkpoint
+    parser_memory = models.JSONField(default=dict, blank=True)  # what the log parser carries from one look to the next
     read_at = models.DateTimeField(null=True, blank=True)  # when its log was last read
     closed_at = models.DateTimeField(
         null=True, blank=True
