@@ -21,9 +21,11 @@ class LostRace(Exception):
 
 
 def advance(
-    incident: Incident, new: IncidentState, *, now: datetime, reason: str, actor: Actor = SYSTEM, **fields: Any
+    incident: Incident, new: IncidentState, *, now: datetime, why: str, actor: Actor = SYSTEM, **fields: Any
 ) -> Incident:
     """Move `incident` from the state that the caller has read to `new`, together with `fields`.
+
+    `why` goes into the event.
 
     Raises ValueError for an illegal change and LostRace where the row is no longer in the state that was read.
     """
@@ -34,13 +36,13 @@ def advance(
         won = Incident.objects.filter(pk=incident.pk, state=old).update(state=new, **fields)
         if won != 1:
             raise LostRace(f"Incident {incident.pk} is no longer {old}.")
-        audit.record_incident(incident, f"incident.{new}", actor=actor, at=now, old=old, new=new, reason=reason)
+        audit.record_incident(incident, f"incident.{new}", actor=actor, at=now, old=old, new=new, reason=why)
     incident.refresh_from_db()
     return incident
 
 
 def advance_action(
-    action: Action, new: ActionState, *, now: datetime, reason: str, actor: Actor = SYSTEM, **fields: Any
+    action: Action, new: ActionState, *, now: datetime, why: str, actor: Actor = SYSTEM, **fields: Any
 ) -> Action:
     """The same for an action."""
     old = ActionState(action.state)
@@ -50,6 +52,6 @@ def advance_action(
         won = Action.objects.filter(pk=action.pk, state=old).update(state=new, **fields)
         if won != 1:
             raise LostRace(f"Action {action.pk} is no longer {old}.")
-        audit.record_action(action, f"action.{new}", actor=actor, at=now, old=old, new=new, reason=reason)
+        audit.record_action(action, f"action.{new}", actor=actor, at=now, old=old, new=new, reason=why)
     action.refresh_from_db()
     return action

@@ -1,0 +1,70 @@
+"""Stage 4, diagnose: from a finding and everything known of the attempt to a verdict with its reasons."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime, timedelta
+
+from recovery.core.detectors import detect
+from recovery.core.diagnose import diagnose
+from recovery.core.lifecycle import IncidentState
+from recovery.core.types import AttemptFacts, Diagnosis, Finding, FindingKind
+from recovery.models import Incident
+from recovery.pipeline.detect import VERB
+from recovery.pipeline.facts import as_json, attempt_facts, limits, past_failures
+from recovery.pipeline.transition import advance
+
+LOG_WAIT = timedelta(seconds=10)  # so long a verdict waits for the last lines of an ended job's log to be read
+
+
+def diagnose_incident(incident: Incident, *, now: datetime) -> Diagnosis | None:
+    """Give the verdict on a detected incident and store it. None: not yet, the log is not read to its end."""
+    attempt = incident.attempt
+    unread = attempt.started_at is not None and (attempt.read_at is None or attempt.read_at < (attempt.ended_at or now))
+    if attempt.ended_at is not None and unread and now - incident.detected_at < LOG_WAIT:
+        return None
+    verdict = _verdict(incident, now=now)
+    headline = f"{incident.run.name} {VERB[FindingKind(incident.kind)]}: {_lower_first(verdict.reason)}"
+    advance(
+        incident, IncidentState.DIAGNOSED, now=now, why=verdict.reason,
+        failure_class=verdict.failure_class, restart=verdict.restart, exclude=verdict.exclude,
+        confidence=verdict.confidence, reason=verdict.reason[:500], diagnosis=as_json(verdict),
+        failed_step=attempt.last_step,
+        evidence_key=evidence_key(incident, verdict), headline=headline[:300],
+    )  # fmt: skip
+    return verdict
+
+
+def has_new_evidence(incident: Incident, *, now: datetime) -> bool:
+    """Whether the verdict would be another one today: a node went down later, say, or accounting spoke."""
+    return evidence_key(incident, _verdict(incident, now=now)) != incident.evidence_key
+
+
+def evidence_key(incident: Incident, verdict: Diagnosis) -> str:
+    """Digest of what a recommendation depends on: the verdict and where the job stands."""
+    job = incident.attempt.job
+    content = [
+        verdict.failure_class, verdict.restart, verdict.exclude, list(verdict.nodes),
+        incident.attempt.state, job.restart_count, job.held, job.requeueable, incident.kind,
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _verdict(incident: Incident, *, now: datetime) -> Diagnosis:
+    facts = attempt_facts(incident.attempt, now=now)
+    return diagnose(facts, _finding(incident, facts), past_failures(incident, now=now))
+
+
+def _finding(incident: Incident, facts: AttemptFacts) -> Finding:
+    """What the detectors say now, else the finding that opened the case."""
+    for finding in detect(facts, limits()):
+        if finding.kind == incident.kind:
+            return finding
+    row = incident.findings.filter(kind=incident.kind).order_by("-at").first() or incident.findings.latest("at")
+    return Finding(kind=FindingKind(row.kind), since=row.since, reason=row.reason, confidence=row.confidence)
+
+
+def _lower_first(sentence: str) -> str:
+    """For use after a colon; names in capitals (GPU, NCCL) stay as they are."""
+    return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence

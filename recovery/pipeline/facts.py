@@ -1,0 +1,186 @@
+"""From rows to the pure values that detectors and the diagnosis work on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+
+from recovery.core.detectors import Limits
+from recovery.core.policy import DEFAULT_RULES
+from recovery.core.types import (
+    AttemptFacts,
+    CheckpointFact,
+    CheckpointState,
+    FailureClass,
+    FindingKind,
+    JobState,
+    NodeEvent,
+    NodeState,
+    PastFailure,
+    Phase,
+    Sample,
+    Signal,
+    SignalKind,
+)
+from recovery.models import Attempt, Checkpoint, Incident, Node, Run
+from recovery.models import Sample as SampleRow
+from recovery.models import Signal as SignalRow
+from recovery.selectors import current_policy
+
+SAMPLES = 400  # newest samples that a detector sees; with the first ones, enough for a baseline
+FIRST_SAMPLES = 50
+SIGNALS = 500  # a job that prints one failure line a millisecond must not fill the memory
+HISTORY = timedelta(days=7)
+
+
+def current_rules() -> dict[str, Any]:
+    """The rules that hold now, with every field; a fresh installation has none of its own and observes."""
+    policy = current_policy()
+    rules = policy.rules if policy else {}
+    return {**DEFAULT_RULES, **rules, "breaker": {**DEFAULT_RULES["breaker"], **rules.get("breaker", {})}}
+
+
+def limits() -> Limits:
+    return Limits(
+        hang_floor_s=settings.HANG_FLOOR_S,
+        first_step_s=settings.HANG_FIRST_STEP_S,
+        saving_s=settings.HANG_SAVING_S,
+        stale_after_s=settings.STALE_AFTER_S,
+    )
+
+
+def attempt_facts(attempt: Attempt, *, now: datetime) -> AttemptFacts:
+    """Everything known of `attempt` at `now`; six queries whatever the size of the run."""
+    job = attempt.job
+    return AttemptFacts(
+        now=now,
+        seen_at=attempt.seen_at if job.vanished_at else job.cluster.seen_at or attempt.seen_at,
+        state=JobState(attempt.state),
+        number=attempt.number,
+        state_reason=attempt.state_reason,
+        exit_code=attempt.exit_code,
+        exit_signal=attempt.exit_signal,
+        step_exit_codes=tuple(attempt.step_exit_codes),
+        nodes=tuple(attempt.nodes),
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        time_limit_s=job.time_limit_s,
+        cancelled_by=attempt.cancelled_by,
+        requeued_by_slurm=job.restart_count > attempt.number and not requeued_by_us(attempt),
+        phase=Phase(attempt.phase),
+        phase_since=attempt.phase_since,
+        blind_reason=attempt.blind_reason,
+        last_progress_at=attempt.last_progress_at,
+        last_step=attempt.last_step,
+        samples=_samples(attempt),
+        signals=_signals(attempt),
+        node_events=_node_events(attempt, now=now),
+        checkpoints=_checkpoints(job.run),
+    )
+
+
+def requeued_by_us(attempt: Attempt) -> bool:
+    """Whether a scheduler call of ours, rather than somebody else, ended this attempt."""
+    incidents = Incident.objects.filter(attempt=attempt, resolved_by_others=False)
+    return incidents.filter(actions__called_at__isnull=False).exists()
+
+
+def _samples(attempt: Attempt) -> tuple[Sample, ...]:
+    rows = SampleRow.objects.filter(attempt=attempt)
+    newest = list(rows.order_by("-at", "-step")[:SAMPLES])[::-1]
+    first = list(rows.order_by("at", "step")[:FIRST_SAMPLES]) if len(newest) == SAMPLES else []
+    seen = {(row.at, row.step, row.rank) for row in newest}
+    both = [row for row in first if (row.at, row.step, row.rank) not in seen] + newest
+    return tuple(
+        Sample(at=r.at, step=r.step, loss=r.loss, throughput=r.throughput, step_time_s=r.step_time_s, rank=r.rank)
+        for r in both
+    )
+
+
+def _signals(attempt: Attempt) -> tuple[Signal, ...]:
+    """Failures first come first: the cause is among the earliest, and the flood comes after it."""
+    rows = list(SignalRow.objects.filter(attempt=attempt, kind=SignalKind.FAILURE)[:SIGNALS])
+    rows += list(SignalRow.objects.filter(attempt=attempt).exclude(kind=SignalKind.FAILURE).order_by("-at")[:SIGNALS])
+    rows.sort(key=lambda row: (row.at, row.pk))
+    return tuple(
+        Signal(
+            kind=SignalKind(row.kind),
+            file=row.file,
+            line=row.line,
+            offset=row.offset,
+            text=row.text,
+            rule=row.rule,
+            at=row.at,
+            step=row.step,
+            path=row.path,
+            rank=row.rank,
+            node=row.node,
+        )
+        for row in rows
+    )
+
+
+def _node_events(attempt: Attempt, *, now: datetime) -> tuple[NodeEvent, ...]:
+    """Nodes of the attempt that are not up, where that began during the attempt's life or shortly after."""
+    if attempt.started_at is None or not attempt.nodes:
+        return ()
+    until = (attempt.ended_at or now) + timedelta(seconds=max(settings.SETTLE_S, 60))
+    rows = Node.objects.filter(cluster_id=attempt.job.cluster_id, name__in=attempt.nodes, changed_at__lte=until)
+    rows = rows.filter(changed_at__gte=attempt.started_at).exclude(state=NodeState.UP)
+    return tuple(
+        NodeEvent(
+            at=row.changed_at,
+            node=row.name,
+            state=NodeState(row.state),
+            text=f"{row.raw_state}: {row.reason}" if row.reason else row.raw_state,
+        )
+        for row in rows
+    )
+
+
+def _checkpoints(run: Run) -> tuple[CheckpointFact, ...]:
+    newest = Checkpoint.objects.filter(run=run).order_by("-step")[:50]
+    facts = [
+        CheckpointFact(step=row.step, state=CheckpointState(row.state), path=row.path, detail=row.detail)
+        for row in newest
+    ]
+    return tuple(reversed(facts))
+
+
+def past_failures(incident: Incident, *, now: datetime) -> list[PastFailure]:
+    """Earlier incidents of the same run, oldest first."""
+    earlier = Incident.objects.filter(run=incident.run, detected_at__gte=now - HISTORY, pk__lt=incident.pk)
+    rows = earlier.exclude(kind=FindingKind.SLOWDOWN).prefetch_related("actions").order_by("detected_at")
+    completed = Checkpoint.objects.filter(run=incident.run, state=CheckpointState.COMPLETE).exclude(completed_at=None)
+    times = [(row.completed_at, row.step) for row in completed.only("completed_at", "step")]
+    return [
+        PastFailure(
+            at=row.failed_at,
+            failure_class=FailureClass(row.failure_class or FailureClass.UNKNOWN),
+            step=row.failed_step,
+            acted=any(action.called_at is not None for action in row.actions.all()),
+            rule=str((row.diagnosis.get("first_failure") or {}).get("rule", "")),
+            nodes=tuple(row.diagnosis.get("nodes", ())),
+            checkpoint_since=any(
+                at is not None and row.failed_at < at <= incident.failed_at and step > (row.expected_step or -1)
+                for at, step in times
+            ),
+        )
+        for row in rows
+    ]
+
+
+def as_json(value: Any) -> Any:
+    """A frozen value of the core as plain JSON: enums by value, times in ISO form, tuples as lists."""
+    if hasattr(value, "__dataclass_fields__"):
+        return as_json(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value

@@ -1,0 +1,246 @@
+"""Stage 2, ingest: what an attempt's log and its run's checkpoint folder say, stored once.
+
+What was read and how far it was read are stored in one transaction: a killed worker neither loses nor doubles a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from recovery.core.comment import expand_log_pattern
+from recovery.core.logs import LogParser
+from recovery.core.phases import next_phase
+from recovery.core.types import JobState, Phase, Sample, Signal, SignalKind
+from recovery.models import Attempt, Job, LogFile
+from recovery.models import Sample as SampleRow
+from recovery.models import Signal as SignalRow
+from recovery.sources.job_logs import Cursor, LogRead, read_log
+
+PASSES = 4  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting
+LINES_BEFORE_BLIND = 2000  # so many lines without any progress line: the format is not one that we can read
+LATE_LOG_S = 60  # a log that does not exist so long after the start is reported
+LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its way to the file
+SKEW = timedelta(seconds=90)  # a line's own time further in the future than this is not believed
+
+ReadLog = Callable[..., LogRead]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IngestOutcome:
+    lines: int
+    more: bool  # bytes are left for the next look
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What one look at all logs of an attempt found."""
+
+    signals: list[Signal] = field(default_factory=list)
+    rows: list[LogFile] = field(default_factory=list)
+    lines: int = 0
+    more: bool = False
+    trouble: str = ""
+    remedy: str = ""
+
+
+def ingest_attempt(attempt: Attempt, *, now: datetime, read: ReadLog = read_log) -> IngestOutcome:
+    """Read on in the attempt's logs and store what they say."""
+    if attempt.started_at is None or _successor_started(attempt):
+        return IngestOutcome(lines=0, more=False)
+    reading = _read_all(attempt, now=now, read=read)
+    with transaction.atomic():
+        _store_progress(attempt, reading.signals, now=now)
+        _store_signals(attempt, reading.signals, now=now)
+        for row in reading.rows:
+            row.save()
+        _update_attempt(attempt, reading, now=now)
+        attempt.save()
+    return IngestOutcome(lines=reading.lines, more=reading.more)
+
+
+def _successor_started(attempt: Attempt) -> bool:
+    """Whether a later attempt already writes: what the file holds from now on is not this attempt's."""
+    later = Attempt.objects.filter(job_id=attempt.job_id, number__gt=attempt.number)
+    return later.exclude(started_at=None).exists()
+
+
+def log_paths(job: Job) -> list[str]:
+    """The files to read: the comment's `log`, else the job's own output."""
+    pattern = str(job.options.get("log", ""))
+    if pattern:
+        return [expand_log_pattern(pattern, job_id=job.job_id, name=job.name, user=job.user)]
+    return list(dict.fromkeys(path for path in (job.stdout, job.stderr) if path and path != "/dev/null"))
+
+
+def _read_all(attempt: Attempt, *, now: datetime, read: ReadLog) -> _Reading:
+    reading = _Reading()
+    parser = LogParser(nodes=attempt.nodes, memory=attempt.parser_memory)
+    paths = log_paths(attempt.job)
+    if not paths:
+        reading.trouble = "The job writes no log file that Slurm knows of."
+        reading.remedy = (
+            'Submit it with an output file, or name one in the comment: {"recovery": {"log": "/path/%x-%j.out"}}.'
+        )
+    for path in paths:
+        _read_file(attempt, _log_row(attempt, path), parser, reading, now=now, read=read)
+    attempt.parser_memory = parser.memory
+    return reading
+
+
+def _log_row(attempt: Attempt, path: str) -> LogFile:
+    """The stored position in `path`. A new attempt reads on where the attempt before it stopped."""
+    row = LogFile.objects.filter(attempt=attempt, path=path).first()
+    if row is not None:
+        return row
+    row = LogFile(attempt=attempt, path=path)
+    before = LogFile.objects.filter(attempt__job_id=attempt.job_id, attempt__number__lt=attempt.number, path=path)
+    last = before.order_by("-attempt__number").first()
+    if last is not None:
+        row.inode, row.offset, row.line, row.head = last.inode, last.offset, last.line, last.head
+    return row
+
+
+def _read_file(
+    attempt: Attempt, row: LogFile, parser: LogParser, reading: _Reading, *, now: datetime, read: ReadLog
+) -> None:
+    ended = attempt.ended_at is not None and now > attempt.ended_at + LAST_WORDS
+    reading.rows.append(row)
+    more = False
+    for _ in range(PASSES):
+        cursor = Cursor(inode=row.inode, offset=row.offset, line=row.line, head=row.head)
+        got = read(row.path, cursor, roots=settings.LOG_ROOTS, final=ended)
+        row.error = got.error[:300]
+        if got.error or got.missing:
+            _note_trouble(attempt, row, got, reading, now=now)
+            return
+        for line in got.lines:
+            reading.signals.extend(parser.feed(line))
+        reading.lines += len(got.lines)
+        if got.lines:
+            row.grew_at = now
+        row.inode, row.offset, row.line, row.head = (
+            got.cursor.inode,
+            got.cursor.offset,
+            got.cursor.line,
+            got.cursor.head,
+        )
+        more = got.more
+        if not more:
+            break
+    reading.more = reading.more or more
+
+
+def _note_trouble(attempt: Attempt, row: LogFile, got: LogRead, reading: _Reading, *, now: datetime) -> None:
+    if got.error:
+        reading.trouble, reading.remedy = got.error, got.remedy
+        return
+    running_for = (now - (attempt.started_at or now)).total_seconds()
+    if running_for > LATE_LOG_S and not reading.trouble:
+        reading.trouble = f"The log {row.path} does not exist, {int(running_for)} s after the start."
+        reading.remedy = "Check the job's output path, and that this host mounts the file system that holds it."
+
+
+def _time_of(signal: Signal, attempt: Attempt, now: datetime) -> datetime:
+    """The line's own time where it can be true, else the time of reading. A log can claim any time."""
+    if signal.at is None or signal.at > now + SKEW:
+        return now
+    if attempt.started_at is not None and signal.at < attempt.started_at - SKEW:
+        return now
+    return min(signal.at, now)
+
+
+def _store_progress(attempt: Attempt, signals: list[Signal], *, now: datetime) -> None:
+    samples = [_sample(signal, attempt, now) for signal in signals if signal.kind is SignalKind.PROGRESS]
+    rows = [
+        SampleRow(
+            attempt_id=attempt.pk,
+            rank=s.rank,
+            step=s.step,
+            at=s.at,
+            loss=s.loss,
+            throughput=s.throughput,
+            step_time_s=s.step_time_s,
+        )
+        for s in samples
+    ]
+    SampleRow.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)
+
+
+def _sample(signal: Signal, attempt: Attempt, now: datetime) -> Sample:
+    return Sample(
+        at=_time_of(signal, attempt, now),
+        step=signal.step or 0,
+        loss=signal.loss,
+        throughput=signal.throughput,
+        step_time_s=signal.step_time_s,
+        rank=-1 if signal.rank is None else signal.rank,
+    )
+
+
+def _store_signals(attempt: Attempt, signals: list[Signal], *, now: datetime) -> None:
+    rows = [
+        SignalRow(
+            attempt=attempt,
+            kind=s.kind,
+            rule=s.rule[:80],
+            at=_time_of(s, attempt, now),
+            step=s.step,
+            rank=s.rank,
+            node=s.node[:100],
+            file=s.file,
+            line=s.line,
+            offset=s.offset,
+            path=s.path[:1000],
+            text=s.text[:500],
+        )
+        for s in signals
+        if s.kind is not SignalKind.PROGRESS
+    ]
+    SignalRow.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)
+
+
+def _update_attempt(attempt: Attempt, reading: _Reading, *, now: datetime) -> None:
+    attempt.read_at = now
+    phase = Phase(attempt.phase)
+    if phase is Phase.QUEUED:
+        phase = Phase.STARTING
+        attempt.phase, attempt.phase_since = phase, attempt.started_at
+    for signal in reading.signals:
+        _apply(attempt, signal, now=now)
+        following = next_phase(phase, signal)
+        if following is not phase:
+            phase = following
+            attempt.phase, attempt.phase_since = phase, _time_of(signal, attempt, now)
+    attempt.blind_reason, attempt.blind_remedy = _blindness(attempt, reading)
+
+
+def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
+    if signal.kind is SignalKind.PROGRESS and signal.step is not None:
+        if attempt.first_step is None:
+            attempt.first_step = signal.step
+        if attempt.last_step is None or signal.step > attempt.last_step:
+            # When we read it, not when the line says it was written: a wrong clock must not look like silence.
+            attempt.last_step, attempt.last_progress_at = signal.step, now
+    elif signal.kind is SignalKind.LOADED and signal.step is not None:
+        attempt.restored_step, attempt.restored_at = signal.step, _time_of(signal, attempt, now)
+        attempt.fresh_start = False
+    elif signal.kind is SignalKind.FRESH_START:
+        attempt.fresh_start, attempt.restored_at = True, _time_of(signal, attempt, now)
+
+
+def _blindness(attempt: Attempt, reading: _Reading) -> tuple[str, str]:
+    """Why the attempt can't be observed and what would help; two empty strings where it can."""
+    if JobState(attempt.state) is not JobState.RUNNING:
+        return ("", "") if not reading.trouble else (reading.trouble[:300], reading.remedy[:300])
+    if reading.trouble:
+        return reading.trouble[:300], reading.remedy[:300]
+    read_lines = sum(row.line for row in reading.rows)
+    if attempt.last_step is None and read_lines > LINES_BEFORE_BLIND:
+        reason = f"{read_lines} log lines were read and none reports progress in a known format."
+        return reason, "Print progress in a known format (docs/jobs.md lists them), for example “step 120”."
+    return "", ""

@@ -1,0 +1,115 @@
+"""Part of ingest: the checkpoint folder of a run, as rows.
+
+A checkpoint is complete when two looks, a pass apart, found the same complete structure. Where the folder can't be
+read, the trainer's own word counts and is marked as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from django.conf import settings
+from django.db import transaction
+
+from recovery.core.checkpoints import CheckpointLook, settle
+from recovery.core.types import CheckpointState, SignalKind
+from recovery.models import Attempt, Checkpoint, Run
+from recovery.models import Signal as SignalRow
+from recovery.sources.checkpoints import FolderScan, scan_checkpoints
+
+NEWEST = 20  # so many checkpoint folders are looked at in a pass; older ones are no longer restored from
+BY_WORD = "by the trainer's own word; the folder can't be read: "
+
+Scan = Callable[..., FolderScan]
+
+
+def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_checkpoints) -> str:
+    """Update the checkpoints of the attempt's run. Returns why the folder can't be read, or ""."""
+    run = attempt.job.run
+    folder = run.checkpoint_dir or _learn_folder(attempt, run)
+    if not folder:
+        return _take_the_word(attempt, run, "no checkpoint folder is known", now=now)
+    found = scan(folder, roots=settings.CHECKPOINT_ROOTS, newest=NEWEST)
+    if found.error:
+        return _take_the_word(attempt, run, found.error, now=now)
+    with transaction.atomic():
+        _store(attempt, run, found, now=now)
+    return ""
+
+
+def _learn_folder(attempt: Attempt, run: Run) -> str:
+    """The folder that the job's own log names; the allowed roots are checked when it is read."""
+    signal = (
+        attempt.signals.exclude(path="").filter(kind__in=[SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE]).first()
+    )
+    if signal is None:
+        return ""
+    run.checkpoint_dir = signal.path
+    run.save(update_fields=["checkpoint_dir"])
+    return signal.path
+
+
+def _store(attempt: Attempt, run: Run, found: FolderScan, *, now: datetime) -> None:
+    known = {row.path: row for row in Checkpoint.objects.filter(run=run)}
+    for look in found.looks:
+        row = known.get(look.path)
+        if row is None:
+            _create(attempt, run, look, now=now)
+        else:
+            _update(attempt, row, look, now=now)
+    whole = len(found.looks) < NEWEST  # otherwise older ones may lie beyond what was looked at
+    oldest = min((look.step for look in found.looks), default=0)
+    seen = {look.path for look in found.looks}
+    for row in known.values():
+        gone = row.path not in seen and row.state != CheckpointState.MISSING and not row.detail.startswith(BY_WORD)
+        if gone and (whole or row.step >= oldest):
+            row.state, row.detail, row.checked_at = CheckpointState.MISSING, "It was there and is gone.", now
+            row.save()
+
+
+def _create(attempt: Attempt, run: Run, look: CheckpointLook, *, now: datetime) -> None:
+    state = settle(None, look)
+    Checkpoint.objects.create(
+        run=run, attempt=_writer(attempt, look), step=look.step, path=look.path, state=state, detail=look.detail[:300],
+        size_bytes=look.size_bytes, fingerprint=look.fingerprint, first_seen_at=now, checked_at=now,
+        completed_at=now if state is CheckpointState.COMPLETE else None,
+    )  # fmt: skip
+
+
+def _update(attempt: Attempt, row: Checkpoint, look: CheckpointLook, *, now: datetime) -> None:
+    before = CheckpointLook(
+        step=row.step, path=row.path, state=CheckpointState(row.state), detail=row.detail,
+        size_bytes=row.size_bytes or 0, fingerprint=row.fingerprint,
+    )  # fmt: skip
+    state = settle(before, look)
+    if row.fingerprint != look.fingerprint:
+        row.attempt = _writer(attempt, look) or row.attempt
+    if state is CheckpointState.COMPLETE and (row.state != state or row.completed_at is None):
+        row.completed_at = now
+    row.state, row.detail, row.checked_at = state, look.detail[:300], now
+    row.size_bytes, row.fingerprint = look.size_bytes, look.fingerprint
+    row.save()
+
+
+def _writer(attempt: Attempt, look: CheckpointLook) -> Attempt | None:
+    """The attempt that wrote this folder, where its log says that it saved this step."""
+    saved = attempt.signals.filter(kind__in=[SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE], step=look.step)
+    return attempt if saved.exists() else None
+
+
+def _take_the_word(attempt: Attempt, run: Run, trouble: str, *, now: datetime) -> str:
+    durable = SignalRow.objects.filter(attempt=attempt, kind=SignalKind.SAVE_DURABLE).exclude(step=None)
+    known = set(Checkpoint.objects.filter(run=run).values_list("step", flat=True))
+    for signal in durable.exclude(step__in=known):
+        if signal.step is None:
+            continue
+        Checkpoint.objects.get_or_create(
+            run=run, path=f"{signal.path or run.checkpoint_dir}#step-{signal.step}",
+            defaults={
+                "attempt": attempt, "step": signal.step, "state": CheckpointState.COMPLETE,
+                "detail": (BY_WORD + trouble)[:300], "first_seen_at": signal.at, "completed_at": signal.at,
+                "checked_at": now,
+            },
+        )  # fmt: skip
+    return trouble

@@ -1,0 +1,259 @@
+"""Moves one cluster, attempt or incident one step, and says when to look again.
+
+Level-based: each look starts from what is stored and what the scheduler shows, never from a message. Whatever was
+killed, the next look finds the case where it stands.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from django.conf import settings
+from django.db import transaction
+
+from recovery import audit
+from recovery.access import SYSTEM
+from recovery.core.lifecycle import IncidentState
+from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
+from recovery.models import Attempt, Cluster, Incident, Recommendation
+from recovery.models.leased import Leased
+from recovery.pipeline import decide
+from recovery.pipeline.act import carry_out
+from recovery.pipeline.detect import detect_attempt
+from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
+from recovery.pipeline.ingest import ingest_attempt
+from recovery.pipeline.look_at_checkpoints import look_at_checkpoints
+from recovery.pipeline.poll import enrich_attempt, poll_cluster
+from recovery.pipeline.recommend import recommend_incident
+from recovery.pipeline.transition import LostRace, advance
+from recovery.pipeline.verify import close_slowdown, successor, verify_incident
+from recovery.selectors import current_policy
+from recovery.slurm.base import SlurmClient
+
+log = logging.getLogger(__name__)
+
+POISONED = timedelta(minutes=2)  # a case that failed to be worked on is pushed forward, so that it blocks no other
+STEPS_PER_LOOK = 6  # detected → diagnosed → recommended → decided → acted: more in one look means a loop
+VANISHED = timedelta(hours=1)  # so long accounting is asked how a job ended that the controller forgot
+FORGOTTEN = timedelta(days=1)  # a case that nobody brings back for so long is given up
+
+ClientFor = Callable[[Cluster], SlurmClient]
+Clock = Callable[[], datetime]
+Row = TypeVar("Row", bound=Leased)
+
+
+@dataclass(slots=True)
+class Due:
+    """Keys of what is due now, in the order in which to work."""
+
+    clusters: list[int] = field(default_factory=list)
+    attempts: list[int] = field(default_factory=list)
+    incidents: list[int] = field(default_factory=list)
+
+
+def due(now: datetime) -> Due:
+    return Due(
+        clusters=list(Cluster.due(now).filter(enabled=True).values_list("pk", flat=True)),
+        attempts=list(Attempt.due(now).filter(closed_at=None).values_list("pk", flat=True)),
+        incidents=list(Incident.due(now).exclude(state=IncidentState.CLOSED).values_list("pk", flat=True)),
+    )
+
+
+def tick(*, client_for: ClientFor, clock: Clock) -> Due:
+    """One whole pass in this process: what the beat and the workers do together, without a broker."""
+    first = due(clock())
+    for pk in first.clusters:
+        watch_cluster(pk, client_for=client_for, clock=clock)
+    for pk in due(clock()).attempts:
+        watch_attempt(pk, client_for=client_for, clock=clock)
+    for pk in due(clock()).incidents:
+        work_on_incident(pk, client_for=client_for, clock=clock)
+    return first
+
+
+def watch_cluster(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
+    """Poll one cluster, whatever the number of workers once at a time."""
+
+    def look(cluster: Cluster) -> datetime:
+        poll_cluster(cluster, client=client_for(cluster), now=clock())
+        return clock() + timedelta(seconds=cluster.poll_interval_s)
+
+    _with_lease(Cluster, pk, look, clock=clock)
+
+
+def watch_attempt(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
+    """Read on in one attempt's log and checkpoints, and judge it."""
+
+    def look(attempt: Attempt) -> datetime | None:
+        outcome = ingest_attempt(attempt, now=clock())
+        if attempt.started_at is not None and _is_newest(attempt):
+            look_at_checkpoints(attempt, now=clock())
+        if JobState(attempt.state).is_terminal or attempt.state == JobState.UNKNOWN:
+            enrich_attempt(attempt, client=client_for(attempt.job.cluster), now=clock())
+        incident = detect_attempt(attempt, now=clock())
+        if incident is not None:
+            _wake(incident, clock())
+        if outcome.more:
+            return clock()
+        return _next_look_at_attempt(attempt, now=clock())
+
+    _with_lease(Attempt, pk, look, clock=clock)
+
+
+def _is_newest(attempt: Attempt) -> bool:
+    later = Attempt.objects.filter(job__run_id=attempt.job.run_id, started_at__gt=attempt.started_at)
+    return not later.exists()
+
+
+def _next_look_at_attempt(attempt: Attempt, *, now: datetime) -> datetime | None:
+    """While it lives as often as its cluster is polled; once it has ended until its facts have settled."""
+    vanished = attempt.job.vanished_at
+    if vanished is not None and now - vanished > VANISHED:
+        Attempt.objects.filter(pk=attempt.pk).update(closed_at=now)
+        return None
+    if not JobState(attempt.state).is_terminal:
+        return now + timedelta(seconds=attempt.job.cluster.poll_interval_s)
+    settled = (attempt.ended_at or attempt.seen_at) + timedelta(seconds=settings.SETTLE_S)
+    if now <= settled:
+        return now + timedelta(seconds=min(2.0, attempt.job.cluster.poll_interval_s))
+    Attempt.objects.filter(pk=attempt.pk).update(closed_at=now)
+    return None
+
+
+def _wake(incident: Incident, now: datetime) -> None:
+    """Look at the case now. Its own schedule stays where it is sooner."""
+    Incident.objects.filter(pk=incident.pk, next_look_at__gt=now).update(next_look_at=now)
+
+
+def work_on_incident(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
+    """Move one case as far as it goes now."""
+
+    def look(incident: Incident) -> datetime | None:
+        client = client_for(incident.run.cluster)
+        for _ in range(STEPS_PER_LOOK):
+            before = incident.state
+            next_look = _step(incident, client=client, clock=clock)
+            incident.refresh_from_db()
+            if incident.state == IncidentState.CLOSED:
+                return None
+            if incident.state == before:
+                return next_look or clock() + _rhythm(incident)
+        return clock() + _rhythm(incident)
+
+    _with_lease(Incident, pk, look, clock=clock)
+
+
+def _rhythm(incident: Incident) -> timedelta:
+    return timedelta(seconds=min(settings.TICK_S, incident.run.cluster.poll_interval_s))
+
+
+def _step(incident: Incident, *, client: SlurmClient, clock: Clock) -> datetime | None:
+    """One step of one case. A time: look again then; None: at its usual rhythm, or at once where the state changed."""
+    now = clock()
+    state = IncidentState(incident.state)
+    if state is IncidentState.DETECTED:
+        diagnose_incident(incident, now=now)
+    elif state is IncidentState.DIAGNOSED:
+        _after_diagnosis(incident, client=client, now=now)
+    elif state is IncidentState.RECOMMENDED:
+        return _rule(incident, now=now)
+    elif state is IncidentState.ACTING:
+        return carry_out(incident.actions.latest("intended_at"), client=client, now=now, clock=clock)
+    elif state in (IncidentState.AWAITING_DECISION, IncidentState.WATCHING):
+        _watch(incident, now=now)
+    else:
+        verify_incident(incident, now=now)
+    return None
+
+
+def _rule(incident: Incident, *, now: datetime) -> datetime | None:
+    if has_new_evidence(incident, now=now):
+        advance(incident, IncidentState.DETECTED, now=now, why="The evidence changed.")
+        return None
+    return decide.apply_policy(incident, _current(incident), now=now)
+
+
+def _current(incident: Incident) -> Recommendation:
+    return incident.recommendations.get(superseded_at=None)
+
+
+def _after_diagnosis(incident: Incident, *, client: SlurmClient, now: datetime) -> None:
+    if incident.failure_class == FailureClass.EXTERNAL_CANCEL:
+        # A person stopped it: there is nothing to recommend, and nothing to wait for.
+        decide.close(incident, Outcome.STOPPED_ON_PURPOSE, why=incident.reason, now=now)
+        return
+    recommend_incident(incident, client=client, now=now)
+
+
+def _watch(incident: Incident, *, now: datetime) -> None:
+    """A case on which we do nothing now: has the job come back, moved on, or changed what we believe?"""
+    attempt = incident.attempt
+    follower = successor(incident)
+    if follower is not None:
+        why = f"Attempt {follower.number} of job {follower.job.job_id} started, not by our doing."
+        advance(
+            incident, IncidentState.RESTORING, now=now, why=why, resolved_by_others=True, acted_at=follower.started_at
+        )
+    elif _moves_again(incident, attempt):
+        why = f"The job moves again: step {attempt.last_step} was seen."
+        decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)
+    elif incident.kind == FindingKind.SLOWDOWN and close_slowdown(incident, now=now):
+        return
+    elif now - incident.failed_at > FORGOTTEN:
+        decide.close(incident, Outcome.GAVE_UP, why="Nobody brought the run back within a day.", now=now)
+    elif not attempt.job.cluster.is_stale(now) and has_new_evidence(incident, now=now):
+        advance(incident, IncidentState.DETECTED, now=now, why="The evidence changed.", deadline_at=None)
+    else:
+        _watch_decision(incident, now=now)
+
+
+def _moves_again(incident: Incident, attempt: Attempt) -> bool:
+    if incident.kind != FindingKind.HANG or attempt.last_step is None:
+        return False
+    return attempt.state == JobState.RUNNING and attempt.last_step > (incident.failed_step or -1)
+
+
+def _watch_decision(incident: Incident, *, now: datetime) -> None:
+    recommendation = _current(incident)
+    decided = hasattr(recommendation, "decision")
+    policy = current_policy()
+    if not decided and policy is not None and recommendation.policy_id != policy.pk:
+        advance(incident, IncidentState.DETECTED, now=now, why=f"Policy {policy} holds now.", deadline_at=None)
+    elif incident.state == IncidentState.AWAITING_DECISION and not decided and recommendation.expires_at <= now:
+        decide.expire(incident, recommendation, now=now)
+
+
+def _with_lease(model: type[Row], pk: int, look: Callable[[Row], datetime | None], *, clock: Clock) -> None:
+    """Work on one row under its lease. An error pushes the row forward and is stored, so that it blocks no other."""
+    row = model._default_manager.filter(pk=pk).first()
+    if row is None or not row.take_lease(clock()):
+        return
+    try:
+        next_look = look(row)
+    except LostRace:
+        next_look = clock()
+    except Exception as error:
+        log.exception("Looking at %s %s failed", model.__name__, pk)
+        _note_error(row, error, now=clock())
+        row.give_back(next_look_at=clock() + POISONED)
+        return
+    if isinstance(row, Incident) and row.error:
+        Incident.objects.filter(pk=row.pk).update(error="")
+    row.give_back(next_look_at=next_look)
+
+
+def _note_error(row: Leased, error: Exception, *, now: datetime) -> None:
+    kind = type(row).__name__.lower()
+    why = f"{type(error).__name__}: {error}"[:500]
+    with transaction.atomic():
+        if isinstance(row, Incident):
+            Incident.objects.filter(pk=row.pk).update(error=why)
+        audit.record(f"{kind}.look_failed", actor=SYSTEM, at=now, subject_kind=kind, subject_id=row.pk, reason=why)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)

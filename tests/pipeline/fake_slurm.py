@@ -1,0 +1,132 @@
+"""A scripted controller: every answer and every failure is the test's own, every write is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from recovery.core.types import JobState, NodeState
+from recovery.slurm.base import (
+    HELD_BY_REQUEUE,
+    AttemptRecord,
+    Health,
+    JobNotFound,
+    JobRecord,
+    NodeRecord,
+    SlurmError,
+    SlurmRefused,
+    SlurmUnreachable,
+)
+
+
+class FakeSlurm:
+    """Keeps the SlurmClient protocol. `calls` lists the writes that took effect, in order."""
+
+    def __init__(self, clock: Callable[[], datetime], *, nodes: int = 4) -> None:
+        self.clock = clock
+        self.table: dict[str, JobRecord] = {}
+        self.history: list[AttemptRecord] = []
+        self.node_table = {
+            f"n{i}": NodeRecord(name=f"n{i}", state=NodeState.UP, partitions=("main",), raw_state="IDLE")
+            for i in range(1, nodes + 1)
+        }
+        self.calls: list[str] = []
+        self.accounting = False
+        self.silent: SlurmError | None = None  # raised by every read
+        self.before_write: Callable[[str], None] | None = None  # may raise: the call was not carried out
+        self.after_write: Callable[[str], None] | None = None  # may raise: carried out, but the answer is lost
+
+    # reads
+    def health(self) -> Health:
+        self._speak()
+        return Health(release="22.05.8", accounting=self.accounting, requeue_delay_s=6, latency_s=0.01)
+
+    def jobs(self) -> list[JobRecord]:
+        self._speak()
+        return list(self.table.values())
+
+    def job(self, job_id: str) -> JobRecord:
+        self._speak()
+        if job_id not in self.table:
+            raise JobNotFound("Invalid job id specified", tried=f"job {job_id}", permanent=True)
+        return self.table[job_id]
+
+    def attempts(self, job_id: str, *, since: datetime) -> list[AttemptRecord]:
+        self._speak()
+        if not self.accounting:
+            raise SlurmRefused("no accounting", tried="attempts", permanent=True)
+        return [record for record in self.history if record.job_id == job_id]
+
+    def nodes(self) -> list[NodeRecord]:
+        self._speak()
+        return list(self.node_table.values())
+
+    def preview(self, operation: str, job_id: str, nodes: tuple[str, ...] = ()) -> str:
+        return " ".join(("fake", operation, job_id, *nodes))
+
+    # writes
+    def requeue(self, job_id: str, *, hold: bool) -> None:
+        self._write("requeue_hold" if hold else "requeue", job_id, lambda: self._requeue(job_id, hold))
+
+    def set_excluded_nodes(self, job_id: str, nodes: tuple[str, ...]) -> None:
+        self._write("set_excluded_nodes", job_id, lambda: self.change(job_id, excluded_nodes=nodes))
+
+    def release(self, job_id: str) -> None:
+        self._write("release", job_id, lambda: self.change(job_id, held=False, state_reason="BeginTime"))
+
+    # the test's own hand
+    def submit(self, job_id: str = "1", **fields: object) -> JobRecord:
+        base = JobRecord(
+            job_id=job_id, name="llama", user="ada", state=JobState.PENDING, submitted_at=self.clock(),
+            partition="main", node_count=2,
+        )  # fmt: skip
+        self.table[job_id] = replace(base, **fields)  # type: ignore[arg-type]
+        return self.table[job_id]
+
+    def change(self, job_id: str, **fields: object) -> None:
+        self.table[job_id] = replace(self.table[job_id], **fields)  # type: ignore[arg-type]
+
+    def start(self, job_id: str = "1", nodes: tuple[str, ...] = ("n1", "n2")) -> None:
+        self.change(job_id, state=JobState.RUNNING, state_reason="", started_at=self.clock(), ended_at=None,
+                    nodes=nodes, exit_code=None)  # fmt: skip
+
+    def end(
+        self, job_id: str = "1", state: JobState = JobState.FAILED, exit_code: int = 1, reason: str = "NonZeroExitCode"
+    ) -> None:
+        self.change(job_id, state=state, state_reason=reason, ended_at=self.clock(), exit_code=exit_code, exit_signal=0)
+
+    def lose_node(self, name: str) -> None:
+        self.node_table[name] = replace(
+            self.node_table[name],
+            state=NodeState.DOWN,
+            raw_state="DOWN",
+            reason="Not responding",
+            reason_at=self.clock(),
+        )
+
+    def _requeue(self, job_id: str, hold: bool) -> None:
+        job = self.job(job_id)
+        if job.state is JobState.PENDING:
+            raise SlurmRefused("Job is pending execution", tried="requeue", permanent=True)
+        self.change(
+            job_id, state=JobState.PENDING, state_reason=HELD_BY_REQUEUE if hold else "BeginTime", held=hold,
+            restart_count=job.restart_count + 1, submitted_at=self.clock() + timedelta(seconds=1), nodes=(),
+            started_at=None, ended_at=None, exit_code=None,
+        )  # fmt: skip
+
+    def _speak(self) -> None:
+        if self.silent is not None:
+            raise self.silent
+
+    def _write(self, operation: str, job_id: str, effect: Callable[[], None]) -> None:
+        if self.before_write is not None:
+            self.before_write(operation)
+        effect()
+        self.calls.append(operation)
+        if self.after_write is not None:
+            self.after_write(operation)
+
+
+def no_answer() -> SlurmUnreachable:
+    return SlurmUnreachable("timed out after 10 s", tried="scontrol")
