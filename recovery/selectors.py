@@ -82,6 +82,11 @@ def cluster_pictures(*, now: datetime) -> list[ClusterPicture]:
     return pictures_of(clusters().filter(enabled=True), now=now)
 
 
+def cluster_picture(*, cluster_id: int, now: datetime) -> ClusterPicture:
+    """One cluster, also a disabled one. Raises NotFound."""
+    return pictures_of([_get(clusters(), noun="cluster", pk=cluster_id)], now=now)[0]
+
+
 def pictures_of(rows: Iterable[Cluster], *, now: datetime) -> list[ClusterPicture]:
     """The pictures of these clusters, in three queries more."""
     found = list(rows)
@@ -107,6 +112,17 @@ def pictures_of(rows: Iterable[Cluster], *, now: datetime) -> list[ClusterPictur
 
 def _counts(rows: Iterable[tuple[int, str, int]]) -> dict[tuple[int, str], int]:
     return {(cluster, state): count for cluster, state, count in rows}
+
+
+def waiting_since(*, now: datetime) -> datetime | None:
+    """Since when the most overdue cluster, attempt or incident waits for a worker; None where nothing is overdue."""
+    overdue = (
+        Cluster.due(now).filter(enabled=True),
+        Attempt.due(now).filter(closed_at=None),
+        Incident.due(now).exclude(state=IncidentState.CLOSED),
+    )
+    first = [rows.values_list("next_look_at", flat=True).first() for rows in overdue]
+    return min((moment for moment in first if moment is not None), default=None)
 
 
 def nodes(*, cluster_id: int | None = None) -> QuerySet[Node]:
@@ -165,6 +181,16 @@ def blind_attempts() -> QuerySet[Attempt]:
     )
 
 
+def run(*, run_id: int) -> Run:
+    """Raises NotFound."""
+    return _get(Run.objects.select_related("cluster"), noun="run", pk=run_id)
+
+
+def attempt(*, attempt_id: int) -> Attempt:
+    """Raises NotFound."""
+    return _get(attempts(), noun="attempt", pk=attempt_id)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunDetail:
     run: Run
@@ -189,12 +215,11 @@ class RunDetail:
 
 def run_detail(*, run_id: int) -> RunDetail:
     """A run over all its jobs. Raises NotFound."""
-    run = _get(Run.objects.select_related("cluster"), noun="run", pk=run_id)
     return RunDetail(
-        run=run,
-        attempts=tuple(attempts().filter(job__run=run).order_by("submitted_at", "number")),
+        run=run(run_id=run_id),
+        attempts=tuple(attempts().filter(job__run=run_id).order_by("submitted_at", "number")),
         checkpoints=tuple(checkpoints(run_id=run_id)),
-        incidents=tuple(incidents().filter(run=run)),
+        incidents=tuple(incidents().filter(run=run_id)),
     )
 
 

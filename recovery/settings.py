@@ -10,6 +10,7 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
+from recovery.core import lifecycle, types
 from recovery.env import broker, database, env_bool, env_float, env_list, env_str
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -132,27 +133,39 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
 
 # --- REST ------------------------------------------------------------------------------------------------------------
+# Enums that several answers of the API share keep their own name in its OpenAPI document.
+WORDS = (
+    lifecycle.ActionState, lifecycle.IncidentState, types.ActionKind, types.CheckpointState, types.DecisionKind,
+    types.Exclude, types.FailureClass, types.FindingKind, types.JobState, types.Mode, types.Outcome, types.Phase,
+    types.Restart, types.Role,
+)  # fmt: skip
+# Requests for each token, account or address: "1200/min"; "" for no ceiling (recovery/api/throttling.py).
+API_RATE = env_str("RECOVERY_API_RATE", "1200/min")
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "recovery.api.authentication.TokenAuthentication",
-        "rest_framework.authentication.SessionAuthentication",
+        "recovery.api.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["recovery.api.permissions.HasPermission"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
-    "PAGE_SIZE": 50,
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_THROTTLE_CLASSES": ["recovery.api.throttling.ActorThrottle"],
+    "DEFAULT_SCHEMA_CLASS": "recovery.api.schema.DeskSchema",
+    "DEFAULT_PAGINATION_CLASS": "recovery.api.parsing.BoundedPages",
+    "DEFAULT_FILTER_BACKENDS": ["recovery.api.parsing.StrictFilters"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["recovery.api.parsing.SmallJSONParser"],
     "EXCEPTION_HANDLER": "recovery.api.errors.exception_handler",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Recovery Desk",
+    "DESCRIPTION": "Recovers AI training jobs on Slurm, and stays on each case until the next checkpoint is complete.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_PERMISSIONS": ["recovery.api.permissions.HasPermission"],
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1/",
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "ENUM_NAME_OVERRIDES": {words.__name__: [word.value for word in words] for words in WORDS},
 }
 
 # --- Celery ----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,41 @@
-"""Pages."""
+"""The REST API, below /api/v1/. No address ends with a slash."""
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path, re_path
 
-urlpatterns: list[URLPattern] = []
+from recovery.api.account import Me, TokenOne, Tokens
+from recovery.api.base import NoSuchAddress
+from recovery.api.clusters import ClusterOne, Clusters, Health, HealthDetails
+from recovery.api.incidents import IncidentOne, Incidents
+from recovery.api.jobs import AttemptOne, Attempts, JobOne, Jobs
+from recovery.api.openapi import OpenApiView
+from recovery.api.recommendations import Approve, RecommendationOne, Recommendations, Reject
+from recovery.api.runs import AttemptSamples, Checkpoints, RunOne, Runs, RunSamples
+
+urlpatterns = [
+    path("incidents", Incidents.as_view(), name="api-incidents"),
+    path("incidents/<int:pk>", IncidentOne.as_view(), name="api-incident"),
+    path("recommendations", Recommendations.as_view(), name="api-recommendations"),
+    path("recommendations/<int:pk>", RecommendationOne.as_view(), name="api-recommendation"),
+    path("recommendations/<int:pk>/approve", Approve.as_view(), name="api-approve"),
+    path("recommendations/<int:pk>/reject", Reject.as_view(), name="api-reject"),
+    path("runs", Runs.as_view(), name="api-runs"),
+    path("runs/<int:pk>", RunOne.as_view(), name="api-run"),
+    path("runs/<int:pk>/samples", RunSamples.as_view(), name="api-run-samples"),
+    path("jobs", Jobs.as_view(), name="api-jobs"),
+    path("jobs/<int:pk>", JobOne.as_view(), name="api-job"),
+    path("attempts", Attempts.as_view(), name="api-attempts"),
+    path("attempts/<int:pk>", AttemptOne.as_view(), name="api-attempt"),
+    path("attempts/<int:pk>/samples", AttemptSamples.as_view(), name="api-attempt-samples"),
+    path("checkpoints", Checkpoints.as_view(), name="api-checkpoints"),
+    path("clusters", Clusters.as_view(), name="api-clusters"),
+    path("clusters/<int:pk>", ClusterOne.as_view(), name="api-cluster"),
+    path("health", Health.as_view(), name="api-health"),
+    path("health/details", HealthDetails.as_view(), name="api-health-details"),
+    path("me", Me.as_view(), name="api-me"),
+    path("tokens", Tokens.as_view(), name="api-tokens"),
+    path("tokens/<int:pk>", TokenOne.as_view(), name="api-token"),
+    path("openapi.json", OpenApiView.as_view(), name="api-openapi"),
+    re_path(r"^.*\Z", NoSuchAddress.as_view(), name="api-no-such-address"),
+]

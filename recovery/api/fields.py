@@ -1,0 +1,50 @@
+"""Fields that this API's answers share."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+Shape = serializers.Serializer[Any]
+
+
+class Word(serializers.ChoiceField):
+    """One word of an enum of the domain. With `or_null`: null where there is none yet, which tables keep as ""."""
+
+    def __init__(self, words: type[StrEnum], *, or_null: bool = False, **kwargs: Any) -> None:
+        super().__init__(choices=[str(word) for word in words], allow_null=or_null, **kwargs)
+
+    def to_representation(self, value: Any) -> Any:
+        return str(value) if value else None
+
+
+@extend_schema_field({"type": ["number", "null"], "format": "double"})
+class Finite(serializers.FloatField):
+    """A number that JSON can say: null for what is unknown, not a number or infinite (a loss can be all three)."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_null=True, **kwargs)
+
+    def to_representation(self, value: float) -> Any:
+        return value if math.isfinite(value) else None
+
+
+class ClusterRef(Shape):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+
+
+class RunRef(Shape):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    user = serializers.CharField()
+
+
+class JobRef(Shape):
+    id = serializers.IntegerField(help_text="Ours: it never names another job.")
+    job_id = serializers.CharField(help_text="Slurm's, which it reuses one day.")
+    name = serializers.CharField()

@@ -1,0 +1,229 @@
+"""Incidents: the open and closed cases, from detection to the next complete checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import django_filters
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from recovery import selectors
+from recovery.access import Permission
+from recovery.api.base import DeskView, Rows
+from recovery.api.fields import ClusterRef, Finite, JobRef, RunRef, Shape, Word
+from recovery.api.recommendations import RecommendationShape
+from recovery.core.lifecycle import INCIDENT_WORDS, PERSON_STATES, ActionState, IncidentState
+from recovery.core.types import ActionKind, Exclude, FailureClass, FindingKind, Outcome, Restart, Role
+from recovery.models import Incident
+from recovery.pipeline.report import incident_report
+
+
+class IncidentFilters(django_filters.FilterSet):
+    state = django_filters.MultipleChoiceFilter(
+        choices=[(state.value, INCIDENT_WORDS[state].label) for state in IncidentState],
+        help_text="One state, or several by repeating the parameter.",
+    )
+    open = django_filters.BooleanFilter(method="filter_open", help_text="true: not closed; false: closed.")
+    needs_person = django_filters.BooleanFilter(
+        method="filter_needs_person", help_text="true: waits for a person now, to decide or to look."
+    )
+    kind = django_filters.ChoiceFilter(choices=[(kind.value, kind.value) for kind in FindingKind])
+    failure_class = django_filters.MultipleChoiceFilter(choices=[(each.value, each.value) for each in FailureClass])
+    outcome = django_filters.MultipleChoiceFilter(choices=[(each.value, each.value) for each in Outcome])
+    cluster = django_filters.CharFilter(field_name="run__cluster__name", help_text="The cluster's name.")
+    run = django_filters.NumberFilter(help_text="The run's id.")
+    user = django_filters.CharFilter(field_name="run__user", help_text="Whose run it is.")
+    detected_after = django_filters.IsoDateTimeFilter(
+        field_name="detected_at", lookup_expr="gte", help_text="ISO 8601, this moment included."
+    )
+    detected_before = django_filters.IsoDateTimeFilter(
+        field_name="detected_at", lookup_expr="lt", help_text="ISO 8601, this moment excluded."
+    )
+    ordering = django_filters.OrderingFilter(
+        fields=["detected_at", "closed_at"], help_text="Newest detection first unless given."
+    )
+
+    class Meta:
+        model = Incident
+        fields: list[str] = []
+
+    def filter_open(self, rows: QuerySet[Incident], name: str, value: bool) -> QuerySet[Incident]:
+        return rows.exclude(state=IncidentState.CLOSED) if value else rows.filter(state=IncidentState.CLOSED)
+
+    def filter_needs_person(self, rows: QuerySet[Incident], name: str, value: bool) -> QuerySet[Incident]:
+        return rows.filter(state__in=PERSON_STATES) if value else rows.exclude(state__in=PERSON_STATES)
+
+
+class Moments(Shape):
+    """When what was seen; null where it was not (yet)."""
+
+    failed_at = serializers.DateTimeField(help_text="When the fault began, as far as can be told.")
+    detected_at = serializers.DateTimeField()
+    recommended_at = serializers.DateTimeField(allow_null=True)
+    decided_at = serializers.DateTimeField(allow_null=True)
+    acted_at = serializers.DateTimeField(allow_null=True, help_text="The action was seen to have converged.")
+    restored_at = serializers.DateTimeField(allow_null=True)
+    checkpoint_at = serializers.DateTimeField(allow_null=True, help_text="The next checkpoint was complete.")
+    closed_at = serializers.DateTimeField(allow_null=True)
+    deadline_at = serializers.DateTimeField(allow_null=True, help_text="By when the moment now waited for is due.")
+
+
+class IncidentShape(Shape):
+    id = serializers.IntegerField()
+    state = Word(IncidentState)
+    state_label = serializers.SerializerMethodField(help_text="The state as the pages say it.")
+    kind = Word(FindingKind)
+    headline = serializers.CharField(help_text="What happened, where and when, in one sentence.")
+    alarm = serializers.CharField(help_text='What is not as expected; "" where nothing is.')
+    error = serializers.CharField(help_text='Why the last look at this case failed; "" where it did not.')
+    cluster = ClusterRef(source="run.cluster")
+    run = RunRef()
+    job = JobRef(source="attempt.job")
+    attempt_id = serializers.IntegerField(help_text="The attempt that failed.")
+    new_attempt_id = serializers.IntegerField(allow_null=True, help_text="The attempt that came back.")
+    recommendation_id = serializers.SerializerMethodField(help_text="The recommendation that holds, if there is one.")
+
+    failure_class = Word(FailureClass, or_null=True)
+    restart = Word(Restart, or_null=True, help_text="What should be done about the job.")
+    exclude = Word(Exclude, or_null=True, help_text="What should be done about its nodes.")
+    confidence = Finite(help_text="Of the diagnosis, 0 to 1.")
+    reason = serializers.CharField(help_text="The diagnosis in one sentence.")
+
+    moments = Moments(source="*")
+    failed_step = serializers.IntegerField(allow_null=True, help_text="The last step seen before the fault.")
+    expected_step = serializers.IntegerField(allow_null=True, help_text="Of the newest complete checkpoint then.")
+    restored_step = serializers.IntegerField(allow_null=True)
+    next_checkpoint_step = serializers.IntegerField(allow_null=True)
+    resolved_by_others = serializers.BooleanField(help_text="Somebody else restarted the job.")
+    outcome = Word(Outcome, or_null=True)
+    outcome_reason = serializers.CharField()
+
+    def get_state_label(self, incident: Incident) -> str:
+        return INCIDENT_WORDS[IncidentState(incident.state)].label
+
+    def get_recommendation_id(self, incident: Incident) -> int | None:
+        recommendation = selectors.current_recommendation(incident)
+        return recommendation.pk if recommendation else None
+
+
+class EvidenceShape(Shape):
+    text = serializers.CharField()
+    source = serializers.CharField(  # type: ignore[assignment]  # taken out of the class, so it hides nothing
+        help_text='A log file, or "scheduler" or "node".'
+    )
+    role = Word(Role, help_text="The earliest cause wins.")
+    rule = serializers.CharField(help_text="The rule that matched.")
+    line = serializers.IntegerField(allow_null=True)
+    at = serializers.DateTimeField(allow_null=True)
+    rank = serializers.IntegerField(allow_null=True)
+    node = serializers.CharField(allow_null=True)
+
+
+class FindingShape(Shape):
+    kind = Word(FindingKind)
+    at = serializers.DateTimeField()
+    since = serializers.DateTimeField(help_text="When the fault began, as far as can be told.")
+    reason = serializers.CharField()
+    confidence = Finite()
+    evidence = EvidenceShape(many=True)
+
+
+class DiagnosisShape(Shape):
+    nodes = serializers.ListField(child=serializers.CharField(), help_text="To be excluded.")
+    evidence = EvidenceShape(many=True)
+    first_failure = EvidenceShape(allow_null=True)
+    coverage = serializers.DictField(
+        child=serializers.CharField(), help_text="What was looked for, and whether it was found."
+    )
+
+
+class Clocks(Shape):
+    """Seconds between the five moments, and what was lost; null where one of the two was not seen (yet)."""
+
+    fault_to_detection_s = Finite()
+    detection_to_recommendation_s = Finite()
+    recommendation_to_action_s = Finite()
+    action_to_restore_s = Finite()
+    restore_to_checkpoint_s = Finite()
+    total_s = Finite(help_text="From the fault to the next complete checkpoint.")
+    steps_lost = serializers.IntegerField(allow_null=True)
+    gpu_hours_lost = Finite()
+
+
+class CallShape(Shape):
+    operation = serializers.CharField()
+    command = serializers.CharField(allow_null=True)
+    begun_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+    result = serializers.CharField(allow_null=True)
+
+
+class ActionShape(Shape):
+    id = serializers.IntegerField()
+    kind = Word(ActionKind)
+    state = Word(ActionState)
+    exclude_nodes = serializers.ListField(child=serializers.CharField())
+    calls = CallShape(many=True, help_text="Every call to the scheduler, in order.")
+    detail = serializers.CharField()
+    intended_at = serializers.DateTimeField()
+    called_at = serializers.DateTimeField(allow_null=True)
+    observed_at = serializers.DateTimeField(allow_null=True, help_text="When its outcome was seen.")
+    deadline_at = serializers.DateTimeField()
+
+
+class EventShape(Shape):
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    actor_kind = serializers.CharField(help_text="user, token or system.")
+    actor_name = serializers.CharField()
+    verb = serializers.CharField()
+    old = serializers.CharField()
+    new = serializers.CharField()
+    reason = serializers.CharField()
+
+
+class IncidentDetailShape(IncidentShape):
+    diagnosis = DiagnosisShape(allow_null=True)
+    clocks = Clocks()
+    recommendation = RecommendationShape(allow_null=True, help_text="The one that holds.")
+    superseded = RecommendationShape(many=True, help_text="Earlier ones, newest first.")
+    findings = FindingShape(many=True)
+    actions = ActionShape(many=True)
+    events = EventShape(many=True, help_text="The audit trail of this case, oldest first.")
+
+    def to_representation(self, detail: selectors.IncidentDetail) -> dict[str, Any]:
+        incident = detail.incident
+        return {
+            **IncidentShape(incident).data,
+            "diagnosis": DiagnosisShape(incident.diagnosis).data if incident.diagnosis else None,
+            "clocks": Clocks(asdict(incident_report(incident, now=timezone.now()))).data,
+            "recommendation": RecommendationShape(detail.recommendation).data if detail.recommendation else None,
+            "superseded": RecommendationShape(detail.superseded, many=True).data,
+            "findings": FindingShape(detail.findings, many=True).data,
+            "actions": ActionShape(detail.actions, many=True).data,
+            "events": EventShape(detail.events, many=True).data,
+        }
+
+
+class Incidents(Rows[Incident]):
+    """List incidents, newest first."""
+
+    queryset = selectors.incidents()
+    serializer_class = IncidentShape
+    filterset_class = IncidentFilters
+
+
+class IncidentOne(DeskView):
+    """Get one incident with its diagnosis, evidence, clocks, recommendations, actions and events."""
+
+    required = Permission.VIEW
+
+    @extend_schema(responses=IncidentDetailShape)
+    def get(self, request: Request, pk: int) -> Response:
+        return Response(IncidentDetailShape(selectors.incident_detail(incident_id=pk)).data)

@@ -1,0 +1,89 @@
+"""What the API accepts: small JSON bodies, known parameters, bounded pages. Anything else is refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+from django.db.models import QuerySet
+from django_filters.rest_framework import DjangoFilterBackend
+from rest_framework.exceptions import APIException, ParseError, ValidationError
+from rest_framework.pagination import LimitOffsetPagination
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
+
+LARGEST_BODY = 64 * 1024  # bytes; what people send us is a comment and a hash
+LARGEST_PAGE = 500
+FARTHEST = 1_000_000  # a reader who is so deep in a list wants a filter
+
+
+class TooLarge(APIException):
+    status_code = 413
+    default_code = "too_large"
+    default_detail = f"The body is larger than {LARGEST_BODY // 1024} kB."
+
+
+class SmallJSONParser(BaseParser):
+    """JSON as the standard has it: no NaN, and no more than LARGEST_BODY."""
+
+    media_type = "application/json"
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        body = stream.read(LARGEST_BODY + 1)
+        if len(body) > LARGEST_BODY:
+            raise TooLarge
+        try:
+            return json.loads(body.decode(), parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise ParseError(f"The body is no valid JSON: {error}.") from error
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
+    """A mistyped filter that is passed over would answer another question than the one asked."""
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        choices = ", ".join(sorted(known)) or "none at all"
+        raise ValidationError({name[:50]: [f"There is no such parameter; choose from: {choices}."] for name in unknown})
+
+
+class StrictFilters(DjangoFilterBackend):
+    """django-filter, refusing parameters that the list doesn't know."""
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: APIView) -> QuerySet[Any]:
+        filters = self.get_filterset_class(view, queryset)
+        known = {"limit", "offset"} | set(filters.base_filters if filters else ())
+        refuse_unknown(request.query_params.keys(), known)
+        found: QuerySet[Any] = super().filter_queryset(request, queryset, view)
+        return found
+
+
+class BoundedPages(LimitOffsetPagination):
+    """`limit` and `offset`. What is out of bounds is refused, not bent: a client must know what it has read."""
+
+    default_limit = 50
+    max_limit = LARGEST_PAGE
+    limit_query_description = f"How many to return, 1 to {LARGEST_PAGE}; 50 unless given."
+    offset_query_description = f"How many to pass over, 0 to {FARTHEST}."
+
+    def get_limit(self, request: Request) -> int:
+        return _whole(request, "limit", least=1, most=LARGEST_PAGE, default=self.default_limit)
+
+    def get_offset(self, request: Request) -> int:
+        return _whole(request, "offset", least=0, most=FARTHEST, default=0)
+
+
+def _whole(request: Request, name: str, *, least: int, most: int, default: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most:
+        return int(text)
+    raise ValidationError({name: [f"Give a whole number from {least} to {most}."]})

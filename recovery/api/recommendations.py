@@ -1,0 +1,245 @@
+"""Recommendations, and the two decisions that a person can take on one."""
+
+from __future__ import annotations
+
+import django_filters
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from recovery import selectors
+from recovery.access import Permission
+from recovery.api.base import DeskView, Row, Rows
+from recovery.api.fields import Finite, Shape, Word
+from recovery.api.schema import Failure
+from recovery.core.lifecycle import IncidentState
+from recovery.core.types import ActionKind, DecisionKind, Mode
+from recovery.models import Decision, Recommendation
+from recovery.pipeline import decide
+
+HASH = "3f0c8a5d1b2e4f60718293a4b5c6d7e8f90123456789abcdef0123456789abcd"
+
+
+class RecommendationFilters(django_filters.FilterSet):
+    incident = django_filters.NumberFilter(help_text="The incident's id.")
+    cluster = django_filters.CharFilter(field_name="incident__run__cluster__name", help_text="The cluster's name.")
+    current = django_filters.BooleanFilter(
+        field_name="superseded_at", lookup_expr="isnull", help_text="true: the ones that hold; false: superseded ones."
+    )
+    undecided = django_filters.BooleanFilter(
+        method="filter_undecided", help_text="true: those that wait for a person's decision now; false: all others."
+    )
+    action = django_filters.ChoiceFilter(choices=[(kind.value, kind.value) for kind in ActionKind])
+
+    class Meta:
+        model = Recommendation
+        fields: list[str] = []
+
+    def filter_undecided(self, rows: QuerySet[Recommendation], name: str, value: bool) -> QuerySet[Recommendation]:
+        waiting = Q(superseded_at=None, decision=None, incident__state=IncidentState.AWAITING_DECISION)
+        return rows.filter(waiting if value else ~waiting)
+
+
+class DecisionShape(Shape):
+    kind = Word(DecisionKind)
+    actor_name = serializers.CharField(help_text="Who decided; a policy's decision is the product's own.")
+    reason = serializers.CharField()
+    at = serializers.DateTimeField()
+    hash = serializers.CharField(help_text="Of what was shown and decided on.")
+
+
+class RecommendationShape(Shape):
+    id = serializers.IntegerField()
+    incident_id = serializers.IntegerField()
+    action = Word(ActionKind)
+    exclude_nodes = serializers.ListField(child=serializers.CharField())
+    headline = serializers.CharField(help_text="What is proposed, in one sentence.")
+    reasons = serializers.ListField(child=serializers.CharField())
+    operations = serializers.ListField(
+        child=serializers.CharField(), help_text="The exact scheduler operations, in order."
+    )
+    restore_step = serializers.IntegerField(
+        allow_null=True, help_text="Of the checkpoint it will restore from; null: it would start from scratch."
+    )
+    restore_path = serializers.CharField()
+    steps_at_stake = serializers.IntegerField(allow_null=True, help_text="Work since that checkpoint, already lost.")
+    gpu_hours_at_stake = Finite()
+    gpus_idle = serializers.IntegerField(help_text="What waiting costs: so many GPUs stand idle.")
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    superseded_at = serializers.DateTimeField(allow_null=True, help_text="null: it holds.")
+    superseded_reason = serializers.CharField()
+    hash = serializers.CharField(help_text="Send it back with a decision: it says what you have seen.")
+    mode = Word(Mode, or_null=True, help_text="How far the policy lets the product go here.")
+    mode_reason = serializers.CharField(help_text="The rule that says so.")
+    policy_version = serializers.IntegerField(source="policy.number", allow_null=True, default=None)
+    decision = serializers.SerializerMethodField()
+
+    @extend_schema_field(DecisionShape(allow_null=True))
+    def get_decision(self, recommendation: Recommendation) -> dict[str, object] | None:
+        decision = selectors.decision_on(recommendation)
+        return dict(DecisionShape(decision).data) if decision else None
+
+
+class Recommendations(Rows[Recommendation]):
+    """List recommendations, newest first."""
+
+    queryset = selectors.recommendations()
+    serializer_class = RecommendationShape
+    filterset_class = RecommendationFilters
+
+
+class RecommendationOne(Row[Recommendation]):
+    """Get one recommendation with its decision."""
+
+    queryset = selectors.recommendations()
+    serializer_class = RecommendationShape
+
+
+class ShownHash(serializers.RegexField):
+    """The hash of exactly what whoever decides has seen."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            r"^[0-9a-f]{64}$",
+            error_messages=dict.fromkeys(
+                ("required", "null", "blank", "invalid"),
+                "Send the hash of the recommendation as you read it: a decision binds to what was shown.",
+            ),
+        )
+
+
+CONFLICT = OpenApiResponse(
+    Failure,
+    description="`out_of_date`: what was shown no longer holds, so nothing was decided; read it again. "
+    "`already_decided`: somebody was first; the message says who.",
+    examples=[
+        OpenApiExample(
+            "Somebody was first",
+            value={
+                "error": {
+                    "code": "already_decided",
+                    "message": "approver decided first, at 14:22:11 UTC: approve.",
+                    "fields": {},
+                }
+            },
+        ),
+        OpenApiExample(
+            "Looked at again since",
+            value={
+                "error": {
+                    "code": "out_of_date",
+                    "message": "The case was looked at again since; read the newer recommendation and decide on that.",
+                    "fields": {},
+                }
+            },
+        ),
+    ],
+)
+
+
+class Approve(DeskView):
+    """Approve a recommendation.
+
+    The approval binds to what `hash` stands for: job, attempt, nodes, action and parameters. If any of that has
+    changed, nothing is decided and the answer is 409. The answer tells of the decision; what the scheduler then does
+    is observed, and the incident tells of it.
+    """
+
+    required = Permission.DECIDE
+
+    class Input(Shape):
+        hash = ShownHash()
+        comment = serializers.CharField(max_length=500, allow_blank=True, default="", help_text="For the audit trail.")
+
+        class Meta:
+            ref_name = "Approval"
+
+    @extend_schema(
+        operation_id="recommendations_approve",
+        request=Input,
+        responses={200: DecisionShape, 409: CONFLICT},
+        examples=[
+            OpenApiExample(
+                "Approve what was read",
+                value={"hash": HASH, "comment": "gpu-02 is already with the vendor"},
+                request_only=True,
+            ),
+            OpenApiExample(
+                "Approved",
+                value={
+                    "kind": "approve",
+                    "actor_name": "approver",
+                    "reason": "gpu-02 is already with the vendor",
+                    "at": "2026-01-11T14:22:11.204Z",
+                    "hash": HASH,
+                },
+                response_only=True,
+                status_codes=["200"],
+            ),
+        ],
+    )
+    def post(self, request: Request, pk: int) -> Response:
+        given = self.Input(data=request.data)
+        given.is_valid(raise_exception=True)
+        decision = decide.approve(
+            pk,
+            shown_hash=given.validated_data["hash"],
+            actor=self.actor,
+            comment=given.validated_data["comment"],
+            now=timezone.now(),
+        )
+        return _decided(decision)
+
+
+class Reject(DeskView):
+    """Reject a recommendation, with the reason.
+
+    Nothing is done to the job; the case is watched on. Binds to `hash` as an approval does.
+    """
+
+    required = Permission.DECIDE
+
+    class Input(Shape):
+        hash = ShownHash()
+        reason = serializers.CharField(
+            max_length=500,
+            help_text="For the audit trail and for whoever looks next.",
+            error_messages=dict.fromkeys(
+                ("required", "null", "blank"), "Give a reason: it is what the next person learns from."
+            ),
+        )
+
+        class Meta:
+            ref_name = "Rejection"
+
+    @extend_schema(
+        operation_id="recommendations_reject",
+        request=Input,
+        responses={200: DecisionShape, 409: CONFLICT},
+        examples=[
+            OpenApiExample(
+                "Reject what was read",
+                value={"hash": HASH, "reason": "The node is being replaced; the job waits for it."},
+                request_only=True,
+            )
+        ],
+    )
+    def post(self, request: Request, pk: int) -> Response:
+        given = self.Input(data=request.data)
+        given.is_valid(raise_exception=True)
+        decision = decide.reject(
+            pk,
+            shown_hash=given.validated_data["hash"],
+            actor=self.actor,
+            reason=given.validated_data["reason"],
+            now=timezone.now(),
+        )
+        return _decided(decision)
+
+
+def _decided(decision: Decision) -> Response:
+    return Response(DecisionShape(decision).data)
