@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recovery.core.types import JobState
+from recovery.slurm.base import HELD_BY_REQUEUE
 from recovery.slurm.simulator import lines
 from recovery.slurm.simulator.stage import Stage
 from recovery.slurm.simulator.state import End, Job
@@ -11,7 +12,6 @@ CANCELLED = End(state=JobState.CANCELLED, exit_signal=15)
 TIMED_OUT = End(state=JobState.TIMEOUT, reason="TimeLimit", exit_signal=15)
 NODE_FAILED = End(state=JobState.NODE_FAIL, reason="NodeDown")
 REQUEUED = End(state=JobState.REQUEUED)
-REQUEUED_AND_HELD = "job requeued in held state"
 
 
 def end_attempt(stage: Stage, job: Job, end: End, at: float) -> None:
@@ -95,7 +95,7 @@ def requeue(stage: Stage, job: Job, *, hold: bool, at: float, end: End = REQUEUE
     if job.completing_until is None:
         job.nodes = ()
     if hold:
-        job.held, job.reason = True, REQUEUED_AND_HELD
+        job.held, job.reason = True, HELD_BY_REQUEUE
     stage.touch(job)
     stage.schedule(at + stage.spec.latency_s)
 
