@@ -1,0 +1,192 @@
+"""The whole path on the simulated cluster, in virtual time: each fault as it looks in logs, states and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from pytest_django import Settings
+
+from recovery.access import actor_for
+from recovery.core.lifecycle import IncidentState
+from recovery.core.policy import DEFAULT_RULES
+from recovery.core.types import ActionKind, FailureClass, FindingKind, JobState, Outcome
+from recovery.models import Attempt, Cluster, Incident, PolicyVersion, Recommendation
+from recovery.pipeline import decide, reconcile
+from recovery.slurm.simulator import (
+    ClusterSpec,
+    Fault,
+    FaultKind,
+    JobSpec,
+    SimulatedCluster,
+    SimulatorClient,
+    make_nodes,
+)
+
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+class SimDesk:
+    """The pipeline on a simulated cluster of six nodes; the test moves the clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = START
+        self.world = SimulatedCluster(folder, clock=lambda: self.now)
+        self.world.create(ClusterSpec(seed=7, nodes=make_nodes(6)))
+        self.client = SimulatorClient(folder, clock=lambda: self.now)
+        Cluster.objects.create(name="sim", backend="simulator", poll_interval_s=2, next_look_at=self.now)
+
+    def submit(self, *faults: Fault, **fields: object) -> str:
+        spec = {"name": "llama-70b", "nodes": 2, "save_every": 20, "total_steps": 400, "faults": faults, **fields}
+        return self.world.submit(JobSpec(**spec))  # type: ignore[arg-type]
+
+    def run(self, seconds: float) -> None:
+        end = self.now + timedelta(seconds=seconds)
+        while self.now < end:
+            self.now += timedelta(seconds=2)
+            reconcile.tick(client_for=lambda cluster: self.client, clock=lambda: self.now)
+
+    def run_until(self, done: Callable[[], bool], *, within: float = 240) -> None:
+        end = self.now + timedelta(seconds=within)
+        while not done():
+            assert self.now < end, f"not seen within {within:g} s: {Incident.objects.values().first()}"
+            self.run(2)
+
+    @property
+    def incident(self) -> Incident:
+        return Incident.objects.latest("pk")
+
+    @property
+    def recommendation(self) -> Recommendation:
+        return self.incident.recommendations.get(superseded_at=None)
+
+    def in_state(self, state: IncidentState) -> Callable[[], bool]:
+        return lambda: Incident.objects.filter(state=state).exists()
+
+    def approve(self, user: User) -> None:
+        row = self.recommendation
+        decide.approve(row.pk, shown_hash=row.hash, actor=actor_for(user), now=self.now)
+
+
+@pytest.fixture
+def sim(db: None, tmp_path: Path, settings: Settings) -> SimDesk:
+    settings.LOG_ROOTS = settings.CHECKPOINT_ROOTS = [str(tmp_path)]
+    settings.SETTLE_S, settings.TICK_S, settings.HANG_FLOOR_S, settings.HANG_SAVING_S = 4, 2, 20, 40
+    rules = [
+        {"name": "node", "classes": ["node_fault"], "mode": "auto"},
+        {"name": "rest", "classes": "*", "mode": "approve"},
+    ]
+    breaker = {**DEFAULT_RULES["breaker"], "max_excluded_percent": 60}
+    document = {**DEFAULT_RULES, "rules": rules, "breaker": breaker}
+    PolicyVersion.objects.create(number=1, rules=document, author="admin", reason="test", created_at=START)
+    return SimDesk(tmp_path)
+
+
+def test_a_job_without_a_fault_opens_no_case(sim: SimDesk) -> None:
+    sim.submit(total_steps=100)
+    sim.run(180)
+    attempt = Attempt.objects.get()
+    assert attempt.state == JobState.COMPLETED
+    assert attempt.closed_at is not None
+    assert attempt.last_step == 100
+    assert not Incident.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "failure_class"),
+    [(FaultKind.ECC, FailureClass.GPU_HARDWARE), (FaultKind.XID79, FailureClass.GPU_HARDWARE)],
+)
+def test_a_gpu_fault_is_recovered_on_other_nodes(
+    sim: SimDesk, approver: User, kind: FaultKind, failure_class: FailureClass
+) -> None:
+    job = sim.submit(Fault(kind=kind, step=33, rank=9))
+    sim.run_until(sim.in_state(IncidentState.AWAITING_DECISION))
+    assert sim.incident.failure_class == failure_class
+    assert sim.recommendation.exclude_nodes == ["gpu-02"]
+    assert sim.recommendation.restore_step == 20
+    sim.approve(approver)
+    sim.run_until(sim.in_state(IncidentState.CLOSED))
+    assert sim.incident.outcome == Outcome.RECOVERED
+    assert sim.incident.restored_step == 20
+    assert sim.incident.next_checkpoint_step == 40
+    record = sim.client.job(job)
+    assert record.restart_count == 1
+    assert "gpu-02" not in record.nodes
+
+
+def test_a_node_that_goes_down_is_followed_to_the_next_checkpoint_without_a_click(sim: SimDesk) -> None:
+    sim.submit(Fault(kind=FaultKind.NODE_DOWN, step=33, rank=9))
+    sim.run_until(sim.in_state(IncidentState.CLOSED), within=400)
+    assert sim.incident.failure_class == FailureClass.NODE_FAULT
+    assert sim.incident.outcome == Outcome.RECOVERED
+
+
+def test_a_hang_is_found_and_recovered(sim: SimDesk, approver: User) -> None:
+    sim.submit(Fault(kind=FaultKind.HANG, step=33))
+    sim.run_until(sim.in_state(IncidentState.AWAITING_DECISION))
+    assert sim.incident.kind == FindingKind.HANG
+    assert sim.recommendation.action == ActionKind.REQUEUE
+    sim.approve(approver)
+    sim.run_until(sim.in_state(IncidentState.CLOSED))
+    assert sim.incident.outcome == Outcome.RECOVERED
+    assert Incident.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "failure_class"),
+    [
+        (FaultKind.TRACEBACK, FailureClass.USER_CODE),
+        (FaultKind.GPU_OOM, FailureClass.GPU_OOM),
+        (FaultKind.HOST_OOM, FailureClass.HOST_OOM),
+        (FaultKind.DISK_FULL, FailureClass.STORAGE_FULL),
+    ],
+)
+def test_what_a_restart_cannot_mend_is_not_restarted(
+    sim: SimDesk, kind: FaultKind, failure_class: FailureClass
+) -> None:
+    job = sim.submit(Fault(kind=kind, step=33, rank=9))
+    sim.run_until(sim.in_state(IncidentState.WATCHING))
+    sim.run(30)
+    assert sim.incident.failure_class == failure_class
+    assert sim.recommendation.action == ActionKind.NOTHING
+    assert sim.client.job(job).restart_count == 0
+
+
+def test_a_job_cancelled_by_its_user_is_left_alone(sim: SimDesk) -> None:
+    job = sim.submit()
+    sim.run(40)
+    sim.world.cancel(job, by="ada")
+    sim.run_until(sim.in_state(IncidentState.CLOSED))
+    assert sim.incident.outcome == Outcome.STOPPED_ON_PURPOSE
+    assert not sim.incident.recommendations.exists()
+
+
+def test_a_restart_that_ignores_its_checkpoint_does_not_close(sim: SimDesk, approver: User) -> None:
+    ignore = Fault(kind=FaultKind.IGNORE_CHECKPOINT, attempt=1)
+    sim.submit(Fault(kind=FaultKind.ECC, step=33, rank=9), ignore)
+    sim.run_until(sim.in_state(IncidentState.AWAITING_DECISION))
+    sim.approve(approver)
+    sim.run_until(sim.in_state(IncidentState.NEEDS_PERSON))
+    sim.run(60)
+    assert sim.incident.state == IncidentState.NEEDS_PERSON
+    assert "from scratch" in sim.incident.alarm
+
+
+def test_a_torn_checkpoint_is_not_what_the_restart_is_measured_against(sim: SimDesk, approver: User) -> None:
+    sim.submit(Fault(kind=FaultKind.TEAR, step=40), Fault(kind=FaultKind.ECC, step=47, rank=9))
+    sim.run_until(sim.in_state(IncidentState.AWAITING_DECISION))
+    assert sim.recommendation.restore_step == 20
+    sim.approve(approver)
+    sim.run_until(sim.in_state(IncidentState.CLOSED))
+    assert sim.incident.outcome == Outcome.RECOVERED
+
+
+def test_a_slow_job_is_reported_and_left_running(sim: SimDesk) -> None:
+    job = sim.submit(Fault(kind=FaultKind.SLOW, step=60, factor=3.0))
+    sim.run_until(sim.in_state(IncidentState.WATCHING), within=400)
+    assert sim.incident.kind == FindingKind.SLOWDOWN
+    assert sim.recommendation.action == ActionKind.NOTHING
+    assert sim.client.job(job).state is JobState.RUNNING
