@@ -1,0 +1,185 @@
+"""The commands of those who run the desk."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from recovery.access import Permission, actor_for
+from recovery.celery import app
+from recovery.management.commands import doctor
+from recovery.models import Cluster, Event
+from recovery.slurm.base import Health, SlurmUnreachable
+
+GOOD_PASSWORD = "tall-grass-in-june"
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> str:
+        call_command(*arguments)
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """What stands in the standard input, as in a script."""
+    return lambda text: monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+
+class Client:
+    """As much of a Slurm client as the doctor asks."""
+
+    def __init__(self, health: Health | Exception) -> None:
+        self._health = health
+
+    def health(self) -> Health:
+        if isinstance(self._health, Exception):
+            raise self._health
+        return self._health
+
+
+def make_cluster(**fields: Any) -> Cluster:
+    return Cluster.objects.create(name="gpu", backend="cli", next_look_at=datetime.now(UTC), **fields)
+
+
+# --- accounts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_new_account_can_log_in_and_do_what_its_role_allows(run: Run, typed: Callable[[str], None]) -> None:
+    typed(GOOD_PASSWORD + "\n")
+    assert run("set_account", "ada", "--role", "approver") == "ada is approver.\n"
+    user = authenticate(username="ada", password=GOOD_PASSWORD)
+    assert user
+    assert actor_for(user).can(Permission.DECIDE)
+
+
+@pytest.mark.django_db
+def test_a_change_of_role_is_recorded_and_leaves_the_password(run: Run, typed: Callable[[str], None]) -> None:
+    typed(GOOD_PASSWORD)
+    run("set_account", "ada", "--role", "viewer")
+    run("set_account", "ada", "--role", "admin")
+    assert authenticate(username="ada", password=GOOD_PASSWORD)
+    event = Event.objects.order_by("-id")[0]
+    assert (event.verb, event.old, event.new) == ("account.role_changed", "viewer", "admin")
+    assert event.actor_name.endswith("at the command line")
+
+
+@pytest.mark.django_db
+def test_a_weak_password_makes_no_account(run: Run, typed: Callable[[str], None]) -> None:
+    typed("short")
+    with pytest.raises(CommandError, match="too short"):
+        run("set_account", "ada", "--role", "viewer")
+    assert not User.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_new_account_needs_a_role(run: Run) -> None:
+    with pytest.raises(CommandError, match="--role"):
+        run("set_account", "ada")
+
+
+# --- clusters --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_cluster_is_looked_at_from_now_on_and_recorded(run: Run, tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.touch()
+    run("set_cluster", "gpu", "--slurm-conf", str(conf), "--poll-interval", "5")
+    cluster = Cluster.objects.get()
+    assert (cluster.backend, cluster.options, cluster.poll_interval_s) == ("cli", {"slurm_conf": str(conf)}, 5)
+    assert list(Cluster.due(datetime.now(UTC))) == [cluster]
+    assert Event.objects.get().verb == "cluster.added"
+
+
+@pytest.mark.django_db
+def test_a_disabled_cluster_keeps_what_is_known_of_it(run: Run) -> None:
+    cluster = make_cluster(release="22.05.8")
+    run("set_cluster", "gpu", "--disable")
+    cluster.refresh_from_db()
+    assert not cluster.enabled
+    assert cluster.release == "22.05.8"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["a b"], "letters, digits"),
+        (["gpu", "--slurm-conf", "/nowhere/slurm.conf"], "no file /nowhere"),
+        (["gpu", "--bin-dir", "/nowhere"], "no scontrol in /nowhere"),
+        (["gpu", "--poll-interval", "0.1"], "below one second"),
+    ],
+)
+def test_a_cluster_that_could_not_work_is_refused_with_the_reason(run: Run, arguments: list[str], reason: str) -> None:
+    with pytest.raises(CommandError, match=reason):
+        run("set_cluster", *arguments)
+    assert not Cluster.objects.exists()
+
+
+# --- doctor ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_cluster_that_answers_is_described() -> None:
+    health = Health(release="22.05.8", accounting=False, requeue_delay_s=121, latency_s=0.02)
+    result = doctor.reach(make_cluster(), client_for=lambda _: Client(health))  # type: ignore[arg-type,return-value]
+    assert not result.remedy
+    assert "22.05.8" in result.detail
+    assert "without accounting" in result.detail
+    assert "121 s" in result.detail
+
+
+@pytest.mark.django_db
+def test_a_cluster_that_does_not_answer_comes_with_a_remedy() -> None:
+    silent = Client(SlurmUnreachable("Connection refused", tried="scontrol ping"))
+    result = doctor.reach(make_cluster(), client_for=lambda _: silent)  # type: ignore[arg-type,return-value]
+    assert result.detail == "scontrol ping: Connection refused"
+    assert "munge" in result.remedy
+
+
+@pytest.mark.django_db
+def test_a_migrated_database_is_well() -> None:
+    assert doctor.database().remedy == ""
+
+
+def test_a_folder_that_is_not_there_names_the_setting(tmp_path: Path) -> None:
+    result = doctor.folder("log root", tmp_path / "x", setting="RECOVERY_LOG_ROOTS")
+    assert "RECOVERY_LOG_ROOTS" in result.remedy
+    assert not doctor.folder("log root", tmp_path, setting="RECOVERY_LOG_ROOTS").remedy
+
+
+def test_a_broker_that_does_not_run_is_trouble_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app.conf, "broker_url", "redis://:hidden@127.0.0.1:9/0")
+    monkeypatch.setattr(app.conf, "broker_write_url", "redis://:hidden@127.0.0.1:9/0")
+    result = doctor.broker()
+    assert "REDIS_URL" in result.remedy
+    assert "hidden" not in result.what
+
+
+@pytest.mark.django_db
+def test_trouble_is_an_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = doctor.Result(what="a", detail="fine"), doctor.Result(what="b", detail="broken", remedy="Mend it.")
+    monkeypatch.setattr(doctor, "examine", lambda **_: iter([good, bad]))
+    with pytest.raises(CommandError, match="1 of these"):
+        run("doctor")
+
+
+@pytest.mark.django_db
+def test_nothing_due_is_a_pass_that_does_nothing(run: Run) -> None:
+    assert run("tick") == "Looked at 0 clusters, 0 attempts and 0 incidents.\n"
