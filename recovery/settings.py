@@ -11,7 +11,7 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 
 from recovery.core import lifecycle, types
-from recovery.env import broker, database, env_bool, env_float, env_list, env_str
+from recovery.env import broker, database, env_bool, env_float, env_list, env_str, env_zone
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env_str("RECOVERY_DATA_DIR", str(BASE_DIR / "var"))).absolute()
@@ -28,6 +28,8 @@ STALE_AFTER_S = env_float("RECOVERY_STALE_AFTER_S", 60, least=1)
 # Only files below these folders are ever read for a job; the default allows none outside the product's own data.
 LOG_ROOTS = env_list("RECOVERY_LOG_ROOTS", [str(DATA_DIR)])
 CHECKPOINT_ROOTS = env_list("RECOVERY_CHECKPOINT_ROOTS", LOG_ROOTS)
+# Trainers print local time without a zone: the IANA name of the cluster's, such as Europe/Paris.
+LOG_TIME_ZONE = env_zone("RECOVERY_LOG_TIME_ZONE", "UTC")
 # Floors of the hang detector (recovery/core/detectors/hang.py explains them).
 HANG_FLOOR_S = env_float("RECOVERY_HANG_FLOOR_S", 300, least=1)
 HANG_FIRST_STEP_S = env_float("RECOVERY_HANG_FIRST_STEP_S", 1800, least=1)
@@ -94,6 +96,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator")
 ]
+CSRF_FAILURE_VIEW = "dashboard.errors.csrf_failed"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
@@ -119,7 +122,8 @@ STORAGES = {
         else "whitenoise.storage.CompressedManifestStaticFilesStorage"
     },
 }
-WHITENOISE_USE_FINDERS = DEBUG
+# A checkout serves static files from where they lie; also under test, where the framework switches DEBUG off.
+WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = DEBUG
 
 # A site that serves plain http inside its own network says so; everything else is only sent over TLS.
 HTTPS = env_bool("RECOVERY_HTTPS", not DEBUG)

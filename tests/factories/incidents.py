@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,6 +21,7 @@ from recovery.core.types import (
     Restart,
 )
 from recovery.models import Action, Attempt, Decision, Event, Finding, Incident, PolicyVersion, Recommendation, Run
+from recovery.pipeline.recommend import shown_hash
 from tests.factories.base import ago, numbers
 from tests.factories.jobs import make_attempt, make_job
 
@@ -122,7 +122,7 @@ def make_finding(*, incident: Incident | None = None, **fields: Any) -> Finding:
 
 
 def make_recommendation(*, incident: Incident | None = None, **fields: Any) -> Recommendation:
-    """Requeue without gpu-02, to be approved by a person."""
+    """Requeue without gpu-02, to be approved by a person; its hash is that of its facts."""
     incident = incident or make_incident()
     job_id = incident.attempt.job.job_id
     defaults = {
@@ -142,11 +142,13 @@ def make_recommendation(*, incident: Incident | None = None, **fields: Any) -> R
         "gpus_idle": 64,
         "created_at": incident.recommended_at or ago(470),
         "expires_at": timezone.now() + timedelta(hours=1),
-        "hash": hashlib.sha256(f"shown {next(numbers)}".encode()).hexdigest(),
         "mode": Mode.APPROVE,
         "mode_reason": "Rule gpu_hardware: a person approves.",
     }
-    return Recommendation.objects.create(incident=incident, **{**defaults, **fields})
+    row = Recommendation(incident=incident, **{**defaults, **fields})
+    row.hash = row.hash or shown_hash(row, incident.attempt)
+    row.save()
+    return row
 
 
 def make_decision(
