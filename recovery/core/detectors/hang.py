@@ -9,12 +9,12 @@ Never: for a blind attempt, on an old picture, in any state but RUNNING.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from recovery.core.detectors.limits import Limits
 from recovery.core.diagnose.catalogue import RULES_BY_ID
+from recovery.core.series import intervals, quantile
 from recovery.core.speech import duration
 from recovery.core.types import (
     AttemptFacts,
@@ -83,38 +83,16 @@ def _due_in_pause(facts: AttemptFacts, limits: Limits) -> Due | None:
 
 def _due_in_training(facts: AttemptFacts, limits: Limits, since: datetime) -> Due:
     since = max(since, facts.phase_since) if facts.phase_since and facts.phase is Phase.FIRST_STEP else since
-    intervals = report_intervals(facts, limits)
-    if len(intervals) < limits.hang_min_intervals or facts.phase is Phase.FIRST_STEP:
-        sentence = f"with {len(intervals)} intervals known, a step is due within {duration(limits.first_step_s)}"
-        return Due(since=since, limit_s=max(limits.first_step_s, limits.hang_floor_s), sentence=sentence)
-    usual = quantile(intervals, limits.hang_quantile)
+    own = intervals(facts.samples)[-limits.hang_intervals :]
+    if len(own) < limits.hang_min_intervals or facts.phase is Phase.FIRST_STEP:
+        limit = max(limits.first_step_s, limits.hang_floor_s)
+        why = "after the load" if facts.phase is Phase.FIRST_STEP else f"while only {len(own)} intervals are known"
+        return Due(since=since, limit_s=limit, sentence=f"the next step is due within {duration(limit)} {why}")
+    usual = quantile(own, limits.hang_quantile)
     limit = max(limits.hang_floor_s, limits.hang_factor * usual)
     limit = min(limit, max(limits.hang_ceiling_s, 2 * usual))
     sentence = f"reports usually come within {duration(usual)}, and {duration(limit)} is the limit"
     return Due(since=since, limit_s=limit, sentence=sentence)
-
-
-def report_intervals(facts: AttemptFacts, limits: Limits) -> list[float]:
-    """Seconds between successive reports of a new step, of the last `hang_intervals` ones.
-
-    Several lines read in one pass may carry one time: an interval of 0 tells nothing and is left out.
-    """
-    intervals: list[float] = []
-    newest = None
-    for sample in facts.samples:
-        if newest is not None and sample.step <= newest.step:
-            continue
-        if newest is not None and (gap := (sample.at - newest.at).total_seconds()) > 0:
-            intervals.append(gap)
-        newest = sample
-    return intervals[-limits.hang_intervals :]
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of `values` do not exceed. `values` must not be empty."""
-    ordered = sorted(values)
-    index = max(0, min(len(ordered) - 1, -int(-share * len(ordered) // 1) - 1))
-    return ordered[index]
 
 
 def _confidence(facts: AttemptFacts, times_over: float) -> float:

@@ -11,8 +11,8 @@ from datetime import datetime
 from itertools import pairwise
 from statistics import median
 
-from recovery.core.detectors.hang import quantile
 from recovery.core.detectors.limits import Limits
+from recovery.core.series import quantile
 from recovery.core.speech import steps
 from recovery.core.types import AttemptFacts, Evidence, Finding, FindingKind, JobState, Role, Sample
 

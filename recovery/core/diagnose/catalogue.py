@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from recovery.core.types import Exclude, FailureClass, Restart, Role
 
+GATE = 4  # characters
 MAX_LINE = 2000  # characters of a line that are looked at: a job may print lines of any length
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -132,21 +133,27 @@ def _load() -> tuple[Rule, ...]:
 
 
 class Matcher:
-    """Searches many rules in one pass: a rule's pattern is tried only where one of its literals stands in the line."""
+    """Searches many rules in one pass over a line.
+
+    A healthy line is told by a few dozen substring searches: every literal holds one of the gates, so a line without a
+    gate has no literal, and a rule's pattern is only tried where one of its literals stands in the line.
+    """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = [(rule, re.compile(rule.pattern)) for rule in rules]
-        self._by_literal: dict[str, list[int]] = {}
+        by_literal: dict[str, list[int]] = {}
         for index, (rule, _) in enumerate(self._rules):
             for literal in rule.literals:
-                self._by_literal.setdefault(literal, []).append(index)
+                by_literal.setdefault(literal, []).append(index)
+        self._gates = [
+            (gate, [(literal, by_literal[literal]) for literal in literals])
+            for gate, literals in gates_for(by_literal).items()
+        ]
 
     def match(self, text: str) -> list[tuple[Rule, re.Match[str]]]:
         """The rules that match, those that say more first; fallback rules only where no other one does."""
         text = text[:MAX_LINE]
-        tried = {i for literal, indexes in self._by_literal.items() if literal in text for i in indexes}
-        if not tried:
-            return []
+        tried = {i for gate, held in self._gates if gate in text for lit, rules in held if lit in text for i in rules}
         found: list[tuple[Rule, re.Match[str]]] = []
         for index in sorted(tried, key=lambda i: (self._rules[i][0].fallback, i)):
             rule, pattern = self._rules[index]
@@ -155,6 +162,26 @@ class Matcher:
             if hit := pattern.search(text):
                 found.append((rule, hit))
         return found
+
+
+def gates_for(literals: Iterable[str]) -> dict[str, list[str]]:
+    """Few short strings so that each literal holds one of them: gate → its literals. Greedy, most covered first.
+
+    A literal that is too short to hold a gate is its own gate.
+    """
+    left = dict.fromkeys(literals)
+    holders: dict[str, set[str]] = {}
+    for literal in left:
+        for start in range(max(1, len(literal) - GATE + 1)):
+            holders.setdefault(literal[start : start + GATE], set()).add(literal)
+    gates: dict[str, list[str]] = {}
+    while left:
+        gate = max(holders, key=lambda piece: (len(holders[piece]), piece))
+        gates[gate] = [literal for literal in left if literal in holders[gate]]
+        for literal in gates[gate]:
+            del left[literal]
+        holders = {piece: held for piece, texts in holders.items() if (held := texts - set(gates[gate]))}
+    return gates
 
 
 RULES: tuple[Rule, ...] = _load()

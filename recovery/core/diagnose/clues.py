@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from recovery.core.diagnose.catalogue import RULES_BY_ID, Rule, match_event
+from recovery.core.diagnose.life import Life
 from recovery.core.diagnose.places import Places
 from recovery.core.types import AttemptFacts, Evidence, NodeEvent, NodeState, Role, Signal, SignalKind
 
 # A node's end is often noted only after the job's: Slurm waits for its time-outs first.
 AFTER_END = timedelta(minutes=5)
-# A step that was under way when one rank failed may still be reported by another: one report proves nothing.
-STEPS_THAT_PROVE_LIFE = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +51,8 @@ def gather(facts: AttemptFacts) -> Clues:
     """Every clue on the attempt. What a log claims of nodes counts only for the attempt's own nodes."""
     places = Places(facts.nodes, facts.signals)
     failures = [s for s in facts.signals if s.kind is SignalKind.FAILURE and s.rule in RULES_BY_ID]
-    lasting = [s for s in failures if not _overcome(s, facts)]
+    life = Life(facts)
+    lasting = [s for s in failures if not life.went_on_after(s)]
     clues = [*_from_log(lasting, facts.signals, places), *_from_nodes(facts, places)]
     by_role = {role: tuple(c for c in clues if c.rule.role is role) for role in Role}
     return Clues(
@@ -69,7 +69,7 @@ def gather(facts: AttemptFacts) -> Clues:
 def _from_log(lasting: Sequence[Signal], signals: Sequence[Signal], places: Places) -> Iterable[Clue]:
     times = _times(signals)
     seen: set[tuple[str, int]] = set()
-    for signal in lasting:
+    for signal in sorted(lasting, key=lambda s: (s.file, s.line)):
         if (signal.file, signal.line) in seen:
             continue  # the catalogue's first match on a line says the most
         seen.add((signal.file, signal.line))
@@ -100,28 +100,6 @@ def _times(signals: Sequence[Signal]) -> dict[tuple[str, int], tuple[datetime | 
             last[signal.file] = signal.at
         times[signal.file, signal.line] = (last.get(signal.file), signal.at is not None)
     return times
-
-
-def _overcome(failure: Signal, facts: AttemptFacts) -> bool:
-    """Whether training went on after this line: it was handled, quoted, or belongs to an earlier start of the job."""
-    after = [s for s in facts.signals if s.file == failure.file and s.line > failure.line]
-    if any(s.kind is SignalKind.SAVE_DURABLE for s in after):
-        return True
-    reported = {s.step for s in after if s.kind is SignalKind.PROGRESS}
-    if failure.at is not None:
-        reported |= {sample.step for sample in facts.samples if sample.at > failure.at}
-    if len(reported) >= STEPS_THAT_PROVE_LIFE:
-        return True
-    return _restarted_after(failure, facts.signals, after)
-
-
-def _restarted_after(failure: Signal, signals: Sequence[Signal], after: Sequence[Signal]) -> bool:
-    """Whether the failure stands between two starts in one file: an appended log holds the attempt before, too."""
-    starts = (SignalKind.LOADED, SignalKind.FRESH_START)
-    if not any(s.kind in starts for s in after):
-        return False
-    before = (s for s in signals if s.file == failure.file and s.line < failure.line)
-    return any(s.kind in (SignalKind.PROGRESS, SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE) for s in before)
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------

@@ -1,12 +1,15 @@
-"""What the scheduler's own record says of an end. It is the one witness that a job's output can't imitate."""
+"""What the scheduler's own record says of an end: the one witness that a job's output can't imitate.
+
+Where there is no record (a log alone was given), Slurm's own lines in the log take its place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
-from recovery.core.diagnose.clues import Clue, Clues
+from recovery.core.diagnose.clues import Clue, Clues, first_cause
 from recovery.core.diagnose.verdict import Verdict, of_clue
+from recovery.core.series import intervals, quantile
 from recovery.core.speech import duration, listed, steps
 from recovery.core.types import (
     AttemptFacts,
@@ -19,17 +22,25 @@ from recovery.core.types import (
 )
 
 C = FailureClass
-# A job that stood still this long before its time limit was not stopped by the limit.
+# A job that stood still this long before its time limit was not stopped by the limit …
 STOOD_STILL_S = 1800.0
-STOOD_STILL_SHARE = 5  # … and this many times its longest interval between two reports
+# … nor one that stood still for this long after a line that is a strong cause,
+AFTER_CAUSE_S = 120.0
+# if that is also so many times what its reports usually came within.
+STOOD_STILL_TIMES = 5
+
+_STATE_SAID = {  # what the last of Slurm's lines in a log says of the job's end
+    "slurm.time_limit": JobState.TIMEOUT,
+    "slurm.preempted": JobState.PREEMPTED,
+    "slurm.node_failure": JobState.NODE_FAIL,
+    "srun.node_failure": JobState.NODE_FAIL,
+}
 
 
 def cancelled(facts: AttemptFacts, clues: Clues) -> Verdict | None:
     """A person, or a program in a person's name, ended the job: it is never restarted, whatever else is true."""
-    by_record = facts.state is JobState.CANCELLED or (
-        bool(facts.cancelled_by) and facts.state not in (JobState.COMPLETED, JobState.RUNNING, JobState.REQUEUED)
-    )
-    if by_record:
+    ended_otherwise = (JobState.COMPLETED, JobState.RUNNING, JobState.REQUEUED)
+    if facts.state is JobState.CANCELLED or (facts.cancelled_by and facts.state not in ended_otherwise):
         who = f" by {facts.cancelled_by}" if facts.cancelled_by else ""
         return Verdict(
             failure_class=C.EXTERNAL_CANCEL,
@@ -39,19 +50,23 @@ def cancelled(facts: AttemptFacts, clues: Clues) -> Verdict | None:
         )
     if facts.state is not JobState.UNKNOWN:
         return None
-    said = [c for c in clues.causes if c.rule.failure_class is C.EXTERNAL_CANCEL]
-    return of_clue(said[0]) if said else None
+    said = first_of(clues.causes, C.EXTERNAL_CANCEL)
+    if said is None and not clues.causes:  # a step's line alone may be srun's doing; with nothing else it is a cancel
+        said = next((c for c in clues.consequences if c.rule.id == "slurm.step_cancelled"), None)
+        if said is not None and any(c.rule.id.startswith("srun.") for c in clues.consequences):
+            return None
+    return of_clue(said) if said else None
 
 
 def ended_by_slurm(facts: AttemptFacts, clues: Clues) -> Verdict | None:
     """Time limit, preemption, node failure, memory limit, nodes that did not boot; None for any other end."""
-    match facts.state:
+    state, clue = _end(facts, clues)
+    match state:
         case JobState.TIMEOUT | JobState.DEADLINE:
-            return _out_of_time(facts, clues)
+            return out_of_time(facts, clues, clue)
         case JobState.PREEMPTED:
-            return Verdict(
-                failure_class=C.PREEMPTION, restart=Restart.YES, confidence=0.97, reason="Slurm preempted the job."
-            )
+            text = "Slurm preempted the job."
+            return Verdict(failure_class=C.PREEMPTION, restart=Restart.YES, confidence=0.97, reason=text, clue=clue)
         case JobState.NODE_FAIL:
             return node_failure(facts, clues)
         case JobState.OUT_OF_MEMORY:
@@ -60,7 +75,7 @@ def ended_by_slurm(facts: AttemptFacts, clues: Clues) -> Verdict | None:
                 restart=Restart.AFTER_CHANGE,
                 confidence=0.95,
                 reason="Slurm ended the job at its memory limit.",
-                clue=_first(clues.causes, C.HOST_OOM),
+                clue=first_of(clues.causes, C.HOST_OOM),
             )
         case JobState.BOOT_FAIL:
             return Verdict(
@@ -73,32 +88,46 @@ def ended_by_slurm(facts: AttemptFacts, clues: Clues) -> Verdict | None:
             return None
 
 
+def _end(facts: AttemptFacts, clues: Clues) -> tuple[JobState, Clue | None]:
+    """How Slurm ended the job, and its line in the log where there is one.
+
+    A requeued attempt has lost its own end in the record; there, too, the log's line tells.
+    """
+    said = [c for c in clues.causes if c.rule.id in _STATE_SAID]
+    if facts.state in (JobState.UNKNOWN, JobState.REQUEUED, JobState.PENDING):
+        return (_STATE_SAID[said[-1].rule.id], said[-1]) if said else (facts.state, None)
+    return facts.state, next((c for c in said if _STATE_SAID[c.rule.id] is facts.state), None)
+
+
 # --- time limit -------------------------------------------------------------------------------------------------------
 
 
-def _out_of_time(facts: AttemptFacts, clues: Clues) -> Verdict | None:
+def out_of_time(facts: AttemptFacts, clues: Clues, clue: Clue | None) -> Verdict | None:
+    """The time limit ended the job, or one step of it; `clue` is Slurm's line.
+
+    None where something else had stopped the job before: then that is the failure.
+    """
     if facts.state is JobState.DEADLINE:
-        return Verdict(
-            failure_class=C.WALLTIME, restart=Restart.NO, reason="The job ran into the deadline that it was given."
-        )
-    if still := stood_still_s(facts):
+        text = "The job ran into the deadline that it was given."
+        return Verdict(failure_class=C.WALLTIME, restart=Restart.NO, reason=text)
+    cause = first_cause([c for c in clues.causes if c.rule.failure_class is not C.WALLTIME])
+    if cause is not None and stood_still(facts, AFTER_CAUSE_S):
+        return None
+    if cause is None and (still := stood_still(facts, STOOD_STILL_S)):
         return _hung_into_limit(clues, still)
     advanced = advanced_to(facts)
     if advanced is not None:
         text = f"The job reached its time limit; step {steps(advanced)} is saved, so it can go on from there."
-        return Verdict(failure_class=C.WALLTIME, restart=Restart.YES, confidence=0.97, reason=text)
+        return Verdict(failure_class=C.WALLTIME, restart=Restart.YES, confidence=0.97, reason=text, clue=clue)
     if facts.checkpoints or facts.last_step is not None:
         text = "The job reached its time limit and saved no new checkpoint: the same again would end the same way."
-        return Verdict(failure_class=C.WALLTIME, restart=Restart.AFTER_CHANGE, confidence=0.9, reason=text)
+        return Verdict(failure_class=C.WALLTIME, restart=Restart.AFTER_CHANGE, reason=text, clue=clue)
     text = "The job reached its time limit; whether it saved a checkpoint is not known."
-    return Verdict(failure_class=C.WALLTIME, restart=Restart.ONCE, confidence=0.8, reason=text)
+    return Verdict(failure_class=C.WALLTIME, restart=Restart.ONCE, confidence=0.8, reason=text, clue=clue)
 
 
-def _hung_into_limit(clues: Clues, still_s: float) -> Verdict | None:
-    """It stood still long before: the limit only ended it. None lets the log's own cause speak."""
-    if any(c.rule.failure_class is not C.WALLTIME for c in clues.causes):
-        return None
-    collective = _first(clues.consequences, C.HANG_COLLECTIVE)
+def _hung_into_limit(clues: Clues, still_s: float) -> Verdict:
+    collective = first_of(clues.consequences, C.HANG_COLLECTIVE)
     return Verdict(
         failure_class=C.HANG_COLLECTIVE if collective else C.HANG_SILENT,
         restart=Restart.ONCE,
@@ -109,20 +138,20 @@ def _hung_into_limit(clues: Clues, still_s: float) -> Verdict | None:
     )
 
 
-def stood_still_s(facts: AttemptFacts) -> float:
-    """Seconds without a step before the end, where that is far beyond the attempt's own rhythm; else 0."""
-    end = facts.ended_at or facts.now
-    if facts.last_progress_at is None or facts.blind_reason:
+def stood_still(facts: AttemptFacts, least_s: float) -> float:
+    """Seconds without a step before the end where that is beyond `least_s` and the attempt's own rhythm; else 0."""
+    own = intervals(facts.samples)
+    if facts.last_progress_at is None or facts.blind_reason or not own:
         return 0.0
-    still = (end - facts.last_progress_at).total_seconds()
-    gaps = [(b.at - a.at).total_seconds() for a, b in pairwise(facts.samples)]
-    return still if gaps and still > max(STOOD_STILL_S, STOOD_STILL_SHARE * max(gaps)) else 0.0
+    still = ((facts.ended_at or facts.now) - facts.last_progress_at).total_seconds()
+    return still if still > max(least_s, STOOD_STILL_TIMES * quantile(own, 0.95)) else 0.0
 
 
 def advanced_to(facts: AttemptFacts) -> int | None:
     """The newest checkpoint that this attempt made, None where it made none that is known.
 
-    It made one if its log says so, or if the newest complete one is later than where it began.
+    It made one if its log says so, or if the newest complete one is later than where it began. Where the run's
+    checkpoints were looked at, the log's word alone does not do.
     """
     saved = [s.step for s in facts.signals if s.kind is SignalKind.SAVE_DURABLE and s.step is not None]
     complete = [c.step for c in facts.checkpoints if c.state is CheckpointState.COMPLETE]
@@ -161,22 +190,22 @@ def node_failure(facts: AttemptFacts, clues: Clues) -> Verdict:
             reason=f"{len(failed)} of the job's {len(facts.nodes)} nodes were lost together: the fabric, not each.",
         )
     clue = next((c for c in clues.causes if c.rule.failure_class is C.NODE_FAULT and c.nodes), None)
-    where = f" {listed(failed)}" if failed else "; which one is not known"
+    which = f": {listed(failed)}" if failed else "; which one is not known"
     return Verdict(
         failure_class=C.NODE_FAULT,
         restart=Restart.YES,
         exclude=Exclude.NODES if failed else Exclude.IF_REPEATED,
         nodes=failed,
         confidence=0.97 if failed else 0.85,
-        reason=f"Slurm ended the job because it lost a node{':' if failed else ''}{where}.",
-        clue=clue,
+        reason=f"Slurm lost a node of the job{which}.",
+        clue=clue or first_of(clues.causes, C.NODE_FAULT),
     )
 
 
 def lost_nodes(clues: Clues) -> tuple[str, ...]:
     """The nodes that Slurm or srun says failed, in order, each once."""
-    named = (n for c in clues.causes if c.rule.failure_class is C.NODE_FAULT for n in c.nodes)
-    return tuple(dict.fromkeys(named))
+    lost = (c for c in clues.causes if c.rule.failure_class is C.NODE_FAULT and c.rule.exclude is Exclude.NODES)
+    return tuple(dict.fromkeys(node for c in lost for node in c.nodes))
 
 
 def is_fabric(failed: Sequence[str], nodes: Sequence[str]) -> bool:
@@ -184,5 +213,5 @@ def is_fabric(failed: Sequence[str], nodes: Sequence[str]) -> bool:
     return len(failed) >= 3 and 2 * len(failed) >= len(nodes)
 
 
-def _first(clues: Sequence[Clue], failure_class: FailureClass) -> Clue | None:
+def first_of(clues: Sequence[Clue], failure_class: FailureClass) -> Clue | None:
     return next((c for c in clues if c.rule.failure_class is failure_class), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from recovery.core.diagnose.clues import Clue
+from recovery.core.speech import listed
 from recovery.core.types import Exclude, FailureClass, Restart
 
 
@@ -34,14 +35,14 @@ def of_clue(clue: Clue, *, doubt: str = "") -> Verdict:
         exclude=exclude,
         nodes=nodes if exclude is Exclude.NODES else (),
         confidence=rule.confidence,
-        reason=f"{place(clue)}{rule.sentence}",
+        reason=placed(rule.sentence, clue),
         clue=clue,
         doubts=(doubt,) if doubt else (),
     )
 
 
-def place(clue: Clue) -> str:
-    """ "gpu-17, rank 136: ", or "" where neither is known."""
+def placed(sentence: str, clue: Clue) -> str:
+    """`sentence` with where it happened: "… (gpu-17, rank 136)."."""
     rank = f"rank {clue.evidence.rank}" if clue.evidence.rank is not None else ""
-    where = ", ".join(filter(None, (", ".join(clue.nodes[:3]), rank)))
-    return f"{where}: " if where else ""
+    where = ", ".join(filter(None, (listed(clue.nodes), rank)))
+    return f"{sentence.rstrip('.')} ({where})." if where else sentence

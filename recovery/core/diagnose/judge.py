@@ -1,0 +1,150 @@
+"""The order in which the kinds of evidence are asked; the first that speaks decides (see the package's docstring)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from recovery.core.diagnose import scheduler
+from recovery.core.diagnose.clues import Clue, Clues, first_cause
+from recovery.core.diagnose.exits import by_status
+from recovery.core.diagnose.verdict import Verdict, of_clue
+from recovery.core.types import (
+    AttemptFacts,
+    Exclude,
+    FailureClass,
+    Finding,
+    FindingKind,
+    JobState,
+    Restart,
+)
+
+C = FailureClass
+# The same fault on so many nodes at once is no fault of each of them.
+MANY_NODES = 3
+MANY_PORTS = 2  # of a fabric, two ends are enough
+# What Slurm says of a whole job; where its own record says something else, such a line spoke of one step.
+_OF_THE_JOB = frozenset({C.EXTERNAL_CANCEL, C.PREEMPTION, C.NOT_A_FAILURE})
+
+
+def judge(facts: AttemptFacts, finding: Finding, clues: Clues) -> Verdict:
+    """The verdict of the evidence, before history and contradictions are weighed in."""
+    match finding.kind:
+        case FindingKind.SLOWDOWN:
+            return _slow(finding)
+        case FindingKind.HANG:
+            return _by_cause(facts, clues) or _hang(finding, clues)
+        case FindingKind.CRASH:
+            return (
+                scheduler.cancelled(facts, clues)
+                or scheduler.ended_by_slurm(facts, clues)
+                or _by_cause(facts, clues)
+                or _by_consequence(facts, clues)
+                or _by_context(clues)
+                or _without_words(facts)
+            )
+
+
+# --- a cause ----------------------------------------------------------------------------------------------------------
+
+
+def _by_cause(facts: AttemptFacts, clues: Clues) -> Verdict | None:
+    causes = [c for c in clues.causes if _believable(c, facts)]
+    first = first_cause(causes)
+    if first is None:
+        return None
+    clue = first.clue
+    if clue.rule.failure_class is C.NODE_FAULT and clue.source == "node":
+        return scheduler.node_failure(facts, clues)
+    if clue.rule.failure_class is C.WALLTIME and (limit := scheduler.out_of_time(facts, clues, clue)):
+        return limit
+    verdict = _without_traceback(of_clue(clue, doubt=first.doubt), clues)
+    return _on_many_nodes(verdict, causes)
+
+
+def _believable(clue: Clue, facts: AttemptFacts) -> bool:
+    """Slurm's lines about the whole job are taken from a log only where its own record is missing."""
+    if not clue.rule.id.startswith("slurm.") or facts.state in (JobState.UNKNOWN, JobState.REQUEUED):
+        return True
+    return clue.rule.failure_class not in _OF_THE_JOB
+
+
+def _without_traceback(verdict: Verdict, clues: Clues) -> Verdict:
+    """An exception's last line without a traceback before it may be a mere message."""
+    clue = verdict.clue
+    if clue is None or clue.rule.id not in ("python.user_error", "python.other_error"):
+        return verdict
+    headers = (c.evidence for c in clues.confirmations if c.rule.id == "python.traceback")
+    if any(h.source == clue.source and (h.line or 0) < (clue.evidence.line or 0) for h in headers):
+        return verdict
+    return replace(verdict, confidence=min(verdict.confidence, 0.6))
+
+
+def _on_many_nodes(verdict: Verdict, causes: Sequence[Clue]) -> Verdict:
+    clue = verdict.clue
+    if clue is None or verdict.exclude is not Exclude.NODES:
+        return verdict
+    nodes = tuple(dict.fromkeys(n for c in causes if c.rule.id == clue.rule.id for n in c.nodes))
+    if len(nodes) < (MANY_PORTS if verdict.failure_class is C.NETWORK_FABRIC else MANY_NODES):
+        return verdict
+    reason = f"{verdict.reason.rstrip('.')}; {len(nodes)} nodes report the same, so none is excluded for it."
+    return replace(verdict, exclude=Exclude.HOLD, nodes=(), reason=reason)
+
+
+# --- no cause ---------------------------------------------------------------------------------------------------------
+
+
+def _slow(finding: Finding) -> Verdict:
+    """Advice only: a slow job works, and which node is to blame is not proven."""
+    return Verdict(failure_class=C.STRAGGLER, restart=Restart.NO, confidence=finding.confidence, reason=finding.reason)
+
+
+def _hang(finding: Finding, clues: Clues) -> Verdict:
+    collective = scheduler.first_of(clues.consequences, C.HANG_COLLECTIVE)
+    if collective is None:
+        return Verdict(
+            failure_class=C.HANG_SILENT,
+            restart=Restart.ONCE,
+            confidence=min(0.85, finding.confidence),
+            reason=finding.reason,
+        )
+    reason = f"{finding.reason.rstrip('.')}. {collective.rule.sentence}"
+    return replace(of_clue(collective), confidence=min(0.9, finding.confidence), reason=reason)
+
+
+def _by_consequence(facts: AttemptFacts, clues: Clues) -> Verdict | None:
+    """The victims' word alone: the surest of their lines decides, and no node is blamed for it."""
+    telling = [c for c in clues.consequences if c.rule.failure_class is not C.UNKNOWN]
+    if not telling:
+        return None
+    clue = max(telling, key=lambda c: c.rule.confidence)
+    verdict = of_clue(clue)
+    if facts.last_step is None and clue.rule.failure_class is C.NETWORK_FABRIC:
+        reason = f"{clue.rule.sentence.rstrip('.')}, before the first step."
+        return replace(verdict, failure_class=C.RENDEZVOUS, reason=reason)
+    return replace(verdict, reason=f"{verdict.reason.rstrip('.')}; what caused it was not seen.")
+
+
+def _by_context(clues: Clues) -> Verdict | None:
+    """A traceback whose last line nobody knows, with no consequence that explains it."""
+    header = next((c for c in clues.confirmations if c.rule.id == "python.traceback"), None)
+    if header is None or clues.consequences:
+        return None
+    return Verdict(
+        failure_class=C.USER_CODE,
+        restart=Restart.AFTER_CHANGE,
+        confidence=0.5,
+        reason="The job's code ended with a Python traceback whose last line is not known.",
+        clue=header,
+    )
+
+
+def _without_words(facts: AttemptFacts) -> Verdict:
+    if facts.state is JobState.REQUEUED:
+        return Verdict(
+            failure_class=C.NOT_A_FAILURE,
+            restart=Restart.NO,
+            confidence=0.8,
+            reason="Somebody put the job back into the queue; nothing says that it had failed.",
+        )
+    return by_status(facts)

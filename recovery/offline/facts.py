@@ -1,0 +1,137 @@
+"""The facts that detectors and diagnosis work on, from logs and a record.
+
+What the product learns over time by polling is told here by the logs at once: phases, samples, silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from recovery.core.detectors import Limits
+from recovery.core.phases import next_phase
+from recovery.core.types import AttemptFacts, JobState, Phase, Sample, Signal, SignalKind
+from recovery.offline.logs import read_signals
+from recovery.offline.record import OfflineJob
+
+# The job's start is not in its record: its first log line comes this much later at most.
+BEFORE_FIRST_LINE = timedelta(minutes=5)
+SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)  # the clock of a case whose logs carry no time at all
+
+
+def facts_of(job: OfflineJob, files: Sequence[Path], limits: Limits) -> AttemptFacts:
+    """Everything that the files and the record tell. Raises OSError where a file can't be read.
+
+    Without a node list in the record, the nodes that the logs and events name stand for it: nothing is acted on here.
+    """
+    signals = read_signals(files, job.nodes)
+    nodes = job.nodes or tuple(
+        dict.fromkeys([*(s.node for s in signals if s.node), *(e.node for e in job.node_events)])
+    )
+    clock = _clock(job, signals, limits)
+    samples = tuple(_samples(signals, clock))
+    phase, phase_since = _phase(signals, clock)
+    ended = job.state.is_terminal
+    return AttemptFacts(
+        now=clock.now,
+        seen_at=clock.now,
+        state=job.state,
+        number=job.restart_count,
+        state_reason=job.reason,
+        exit_code=job.exit_code,
+        exit_signal=job.exit_signal,
+        step_exit_codes=job.step_exit_codes,
+        nodes=nodes,
+        started_at=clock.started - (timedelta(0) if job.start else BEFORE_FIRST_LINE),
+        ended_at=clock.now if ended else None,
+        time_limit_s=job.time_limit_s,
+        cancelled_by=job.cancelled_by,
+        requeued_by_slurm=job.requeued,
+        phase=phase,
+        phase_since=phase_since,
+        blind_reason=clock.blind,
+        last_progress_at=samples[-1].at if samples else None,
+        last_step=max((s.step for s in signals if s.kind is SignalKind.PROGRESS and s.step is not None), default=None),
+        samples=samples,
+        signals=tuple(signals),
+        node_events=tuple(sorted(job.node_events, key=lambda e: e.at)),
+        checkpoints=job.checkpoints,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Clock:
+    """When the job began, when it is looked at, and when each line was written as far as can be told."""
+
+    started: datetime
+    now: datetime
+    times: dict[tuple[str, int], datetime]
+    blind: str
+
+
+def _clock(job: OfflineJob, signals: Sequence[Signal], limits: Limits) -> _Clock:
+    times = _times(signals)
+    dated = [s.at for s in signals if s.at is not None]
+    known = [*dated, *(e.at for e in job.node_events)]
+    started = job.start or min(dated, default=None) or min(known, default=SOME_DAY)
+    blind = ""
+    if not dated and (steps := [s for s in signals if s.kind is SignalKind.PROGRESS]):
+        times = _times_by_step(steps, started + timedelta(seconds=limits.first_step_s))
+        if not times and job.state is JobState.RUNNING:
+            blind = "No line of the log carries a time, so silence can't be told."
+    now = started + timedelta(seconds=job.elapsed_s) if job.elapsed_s is not None else started
+    return _Clock(started=started, now=max([now, *known]), times=times, blind=blind)
+
+
+def _times(signals: Sequence[Signal]) -> dict[tuple[str, int], datetime]:
+    """Each line's own time, else that of the dated line before it in its file."""
+    times: dict[tuple[str, int], datetime] = {}
+    last: dict[str, datetime] = {}
+    for signal in signals:
+        if signal.at is not None:
+            last[signal.file] = signal.at
+        if signal.file in last:
+            times[signal.file, signal.line] = last[signal.file]
+    return times
+
+
+def _times_by_step(steps: Sequence[Signal], first: datetime) -> dict[tuple[str, int], datetime]:
+    """Times from the step times that the lines report, as late as they can be: the first step at the end of its limit.
+
+    So silence is never overrated. {} where the lines report none.
+    """
+    times: dict[tuple[str, int], datetime] = {}
+    at, before = first, steps[0].step or 0
+    for signal in steps:
+        if signal.step is None or signal.step_time_s is None:
+            return {}
+        at += timedelta(seconds=max(0, signal.step - before) * signal.step_time_s)
+        before = signal.step
+        times[signal.file, signal.line] = at
+    return times
+
+
+def _samples(signals: Sequence[Signal], clock: _Clock) -> Iterator[Sample]:
+    reports = [s for s in signals if s.kind is SignalKind.PROGRESS and (s.file, s.line) in clock.times]
+    reports.sort(key=lambda s: clock.times[s.file, s.line])
+    for signal in reports:
+        if signal.step is not None:
+            yield Sample(
+                at=clock.times[signal.file, signal.line],
+                step=signal.step,
+                loss=signal.loss,
+                throughput=signal.throughput,
+                step_time_s=signal.step_time_s,
+                rank=-1 if signal.rank is None else signal.rank,
+            )
+
+
+def _phase(signals: Sequence[Signal], clock: _Clock) -> tuple[Phase, datetime]:
+    phase, since = Phase.STARTING, clock.started
+    for signal in signals:
+        after = next_phase(phase, signal)
+        if after is not phase:
+            phase, since = after, clock.times.get((signal.file, signal.line), since)
+    return phase, since
