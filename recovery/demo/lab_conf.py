@@ -1,0 +1,217 @@
+"""The configuration files of a lab: a Slurm of several nodes on one host, on loopback only, in one folder.
+
+Settings that differ from Slurm's defaults are here for one of four reasons: everything stays in the folder, everything
+stays on loopback, many slurmd share one host, or a fault shows within seconds instead of minutes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+PORTS = 400  # a lab uses base_port … base_port + PORTS - 1
+MAX_NODES = 180
+_CONTROLLER, _ACCOUNTING, _FIRST_NODE, _FIRST_SRUN = 0, 1, 10, 200
+
+# Slurm reads '#', blanks, commas and '%' in a path as its own syntax; a unix socket's path ends at 107 bytes.
+_SAFE_PATH = re.compile(r"/[A-Za-z0-9._/-]{1,80}")
+
+
+class LabError(Exception):
+    """A lab that can't do what it was asked to; the message says what to do about it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabSpec:
+    """What a lab looks like. Stored in its folder, so that a later process finds it as it is."""
+
+    nodes: int = 4
+    base_port: int = 17000
+    accounting: bool = False
+    gpus_per_node: int = 0  # counted only: no device files, nothing is bound
+    cpus_per_node: int = 8
+    # How long a requeued job waits: cred_expire plus 1. Slurm's default is 120, its least value 5 (job_mgr.c).
+    cred_expire_s: int = 5
+    min_job_age_s: int = 300  # how long an ended job stays known
+    slurmd_timeout_s: int = 3
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= MAX_NODES:
+            raise LabError(f"A lab of {self.nodes} nodes: give 1 to {MAX_NODES}.")
+        if not 1024 <= self.base_port <= 65_535 - PORTS:
+            raise LabError(f"Base port {self.base_port}: give 1024 to {65_535 - PORTS}; {PORTS} ports are used.")
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return tuple(f"n{number}" for number in range(1, self.nodes + 1))
+
+    @property
+    def listening_ports(self) -> tuple[int, ...]:
+        """The ports of the daemons; srun takes more as it needs them."""
+        offsets = (_CONTROLLER, _ACCOUNTING, *range(_FIRST_NODE, _FIRST_NODE + self.nodes))
+        return tuple(self.base_port + offset for offset in offsets)
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> LabSpec:
+        return cls(**json.loads(text))
+
+
+def check_folder(root: Path) -> None:
+    """Raise LabError where Slurm could not live in this folder."""
+    if not _SAFE_PATH.fullmatch(str(root)):
+        raise LabError(
+            f"The lab's folder {root} won't do: Slurm needs an absolute path of at most 80 plain characters "
+            "(letters, digits, dot, dash, underscore). Name another folder, for example below /tmp."
+        )
+
+
+def slurm_conf(spec: LabSpec, *, root: Path, host: str) -> str:
+    """slurm.conf for Slurm 22.05 and newer."""
+    first_srun = spec.base_port + _FIRST_SRUN
+    message_timeout_s = 3  # the ping of a lost node takes about this long, so it decides how fast NODE_FAIL comes
+    lines = [
+        "ClusterName=lab",
+        f"SlurmctldHost={host}(127.0.0.1)",
+        f"SlurmctldPort={spec.base_port + _CONTROLLER}",
+        f"SrunPortRange={first_srun}-{spec.base_port + PORTS - 1}",
+        # Without these two the daemons listen on every address.
+        "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
+        "SlurmUser=root",
+        "SlurmdUser=root",
+        *_munge(root, spec.cred_expire_s),
+        f"StateSaveLocation={root}/state",
+        f"SlurmdSpoolDir={root}/spool/%n",
+        f"SlurmctldPidFile={root}/run/slurmctld.own",
+        f"SlurmdPidFile={root}/run/slurmd.%n.own",
+        f"SlurmctldLogFile={root}/log/slurmctld.log",
+        f"SlurmdLogFile={root}/log/slurmd.%n.log",
+        "SlurmctldDebug=verbose",
+        "SlurmdDebug=verbose",
+        "LogTimeFormat=iso8601_ms",
+        f"PlugStackConfig={root}/etc/plugstack.conf",  # empty: keeps the host's own out
+        "MpiDefault=none",
+        "ProctrackType=proctrack/linuxproc",
+        "TaskPlugin=task/none",
+        "SwitchType=switch/none",
+        "JobAcctGatherType=jobacct_gather/none",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_Core",
+        "SlurmdParameters=config_overrides",  # more CPUs than the host has
+        "PriorityType=priority/basic",
+        "SchedulerType=sched/backfill",
+        "SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0",
+        "SlurmctldTimeout=10",
+        f"SlurmdTimeout={spec.slurmd_timeout_s}",
+        "BatchStartTimeout=10",
+        f"MessageTimeout={message_timeout_s}",
+        "KillWait=2",
+        f"UnkillableStepTimeout={5 * message_timeout_s}",  # newer releases complain below this
+        "CompleteWait=0",
+        "InactiveLimit=0",
+        f"MinJobAge={spec.min_job_age_s}",
+        "OverTimeLimit=0",
+        "HealthCheckInterval=0",
+        "ReturnToService=1",  # 2 would undo within a second what an admin set down
+        "JobRequeue=1",
+        *_accounting(spec, root),
+        *_nodes(spec, host),
+        f"PartitionName=main Nodes={','.join(spec.node_names)} Default=YES MaxTime=INFINITE State=UP",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _munge(root: Path, cred_expire_s: int) -> tuple[str, str]:
+    return "AuthType=auth/munge", f"AuthInfo=socket={root}/run/munge.socket,cred_expire={cred_expire_s}"
+
+
+def _accounting(spec: LabSpec, root: Path) -> list[str]:
+    if not spec.accounting:
+        return ["AccountingStorageType=accounting_storage/none"]
+    return [
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "AccountingStorageHost=localhost",
+        f"AccountingStoragePort={spec.base_port + _ACCOUNTING}",
+        f"AccountingStoragePass={root}/run/munge.socket",  # else sacct looks for the host's own munge
+        "AccountingStoreFlags=job_comment",
+        *(["AccountingStorageTRES=gres/gpu"] if spec.gpus_per_node else []),
+    ]
+
+
+def _nodes(spec: LabSpec, host: str) -> list[str]:
+    gres = f" Gres=gpu:{spec.gpus_per_node}" if spec.gpus_per_node else ""
+    lines = ["GresTypes=gpu"] if spec.gpus_per_node else []
+    for place, name in enumerate(spec.node_names):
+        lines.append(
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={spec.base_port + _FIRST_NODE + place} "
+            f"CPUs={spec.cpus_per_node} RealMemory=4000{gres} State=UNKNOWN"
+        )
+    return lines
+
+
+def gpu_files(spec: LabSpec, *, root: Path) -> list[Path]:
+    """Plain files that stand in for GPU devices: slurmd drops a GPU without a file, and binds none of them here."""
+    return [root / "dev" / f"gpu{number}" for number in range(spec.gpus_per_node)]
+
+
+def gres_conf(spec: LabSpec, *, root: Path) -> str:
+    nodes = ",".join(spec.node_names)
+    return "".join(f"NodeName={nodes} Name=gpu File={file}\n" for file in gpu_files(spec, root=root))
+
+
+def slurmdbd_conf(spec: LabSpec, *, root: Path) -> str:
+    """slurmdbd.conf: it reaches MariaDB through a unix socket (MYSQL_UNIX_PORT in its environment)."""
+    lines = [
+        "DbdHost=localhost",
+        "DbdAddr=127.0.0.1",
+        f"DbdPort={spec.base_port + _ACCOUNTING}",
+        "CommunicationParameters=NoInAddrAny",
+        "SlurmUser=root",
+        *_munge(root, spec.cred_expire_s),
+        "StorageType=accounting_storage/mysql",
+        "StorageHost=localhost",
+        "StorageUser=root",
+        "StorageLoc=slurm_lab",
+        f"LogFile={root}/log/slurmdbd.log",
+        f"PidFile={root}/run/slurmdbd.own",
+        "DebugLevel=verbose",
+        "LogTimeFormat=iso8601_ms",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_files(spec: LabSpec, *, root: Path, host: str, release: tuple[int, int]) -> None:
+    """Make the lab's folders and configuration files; keys are made once and kept."""
+    for folder in ("etc", "run", "log", "state", "spool", "dev", *(f"spool/{name}" for name in spec.node_names)):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    for public in (root, root / "run", root / "etc"):
+        public.chmod(0o755)  # other users submit too: they read slurm.conf and use munge's socket
+    for file in gpu_files(spec, root=root):
+        file.touch()
+    etc = root / "etc"
+    _write(root / "lab.json", spec.to_json())
+    _write(etc / "slurm.conf", slurm_conf(spec, root=root, host=host))
+    _write(etc / "gres.conf", gres_conf(spec, root=root))
+    _write(etc / "plugstack.conf", "")
+    # From 23.11 on the cgroup plugin starts whatever ProctrackType says; older releases can't read this word.
+    if release >= (23, 11):
+        _write(etc / "cgroup.conf", "CgroupPlugin=disabled\n")
+    if spec.accounting:
+        _write(etc / "slurmdbd.conf", slurmdbd_conf(spec, root=root), mode=0o600)
+    if not (etc / "munge.key").exists():
+        _write(etc / "munge.key", secrets.token_hex(64), mode=0o600)
+
+
+def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Whole or not at all, and not readable by others before its mode says so."""
+    draft = path.with_name(path.name + ".new")
+    draft.touch(mode=0o600)
+    draft.write_text(text, encoding="utf-8")
+    draft.chmod(mode)
+    draft.replace(path)
