@@ -1,0 +1,99 @@
+"""What goes into the database: progress from a log, and the scheduler's picture of many jobs. On SQLite in a file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from django.conf import settings
+
+from benchmarks import parsing
+from benchmarks.timing import timed
+from recovery.core.types import JobState
+from recovery.models import Attempt, Cluster, Job, LogFile, Run, Sample
+from recovery.pipeline.ingest import ingest_attempt
+from recovery.pipeline.poll import poll_cluster
+from recovery.slurm.simulator import ClusterSpec, JobSpec, SimulatedCluster, SimulatorClient, make_nodes
+
+JOBS = 300
+NOW = datetime(2026, 1, 11, 9, 0, tzinfo=UTC)
+
+
+def ingest() -> dict[str, float]:
+    """One attempt's whole log, as many looks as it takes, against parsing it without storing anything."""
+    with tempfile.TemporaryDirectory() as folder, patch.object(settings, "LOG_ROOTS", [folder]):
+        path = Path(folder) / "job.out"
+        path.write_text(parsing.text(), encoding="utf-8")
+        attempt = make_attempt(make_cluster("ingest", "cli", {}), path)
+        store = timed(lambda: _read_to_the_end(attempt), rounds=3, before=lambda: _forget(attempt))
+        samples = Sample.objects.filter(attempt=attempt).count()
+        parse = timed(lambda: parsing.follow(path), rounds=3)
+        again = timed(lambda: ingest_attempt(attempt, now=NOW))
+    return {
+        "samples": samples,
+        "samples_per_s": round(samples / store.seconds),
+        "store_times_parse": round(store.seconds / parse.seconds, 1),
+        "nothing_new_ms": round(again.seconds * 1000, 2),
+        "spread": round(store.spread, 2),
+    }
+
+
+def poll() -> dict[str, float]:
+    """A picture of many jobs: the first, which stores everything, and a later one, in which nothing has changed."""
+    with tempfile.TemporaryDirectory() as folder, simulated(Path(folder)) as client:
+        cluster = make_cluster("poll", "simulator", {"state_dir": folder})
+        ask = timed(client.jobs)
+        first = timed(lambda: poll_cluster(cluster, client=client, now=NOW), rounds=1)
+        later = timed(lambda: poll_cluster(cluster, client=client, now=NOW))
+    return {
+        "jobs": JOBS,
+        "simulator_answers_ms": round(ask.seconds * 1000, 1),
+        "first_picture_ms": round(first.seconds * 1000, 1),
+        "unchanged_picture_ms": round(later.seconds * 1000, 1),
+        "unchanged_jobs_per_s": round(JOBS / later.seconds),
+        "unchanged_times_answer": round(later.seconds / ask.seconds, 1),
+        "spread": round(later.spread, 2),
+    }
+
+
+@contextmanager
+def simulated(folder: Path) -> Iterator[SimulatorClient]:
+    """A cluster of JOBS jobs, half of them waiting; its clock stands still."""
+    cluster = SimulatedCluster(folder, clock=lambda: NOW)
+    cluster.create(ClusterSpec(seed=1, nodes=make_nodes(JOBS // 2)))
+    with cluster.world() as world:
+        for number in range(JOBS):
+            world.submit(JobSpec(name=f"train-{number}"))
+    yield SimulatorClient(folder, clock=lambda: NOW)
+
+
+def make_cluster(name: str, backend: str, options: dict[str, Any]) -> Cluster:
+    return Cluster.objects.create(name=name, backend=backend, options=options)
+
+
+def make_attempt(cluster: Cluster, log: Path) -> Attempt:
+    run = Run.objects.create(cluster=cluster, key="bench", name="bench", user="ada", created_at=NOW)
+    times = {"first_submitted_at": NOW, "submitted_at": NOW, "seen_at": NOW}
+    job = Job.objects.create(
+        cluster=cluster, run=run, job_id="1", name="bench", user="ada", state=JobState.RUNNING, stdout=str(log), **times
+    )
+    started = NOW - timedelta(hours=1)
+    return Attempt.objects.create(
+        job=job, number=0, state=JobState.RUNNING, submitted_at=started, started_at=started, seen_at=NOW
+    )
+
+
+def _read_to_the_end(attempt: Attempt) -> None:
+    while ingest_attempt(attempt, now=NOW).more:
+        pass
+
+
+def _forget(attempt: Attempt) -> None:
+    Sample.objects.filter(attempt=attempt).delete()
+    LogFile.objects.filter(attempt=attempt).delete()
+    attempt.refresh_from_db()
