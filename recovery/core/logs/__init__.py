@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from recovery.core.diagnose import catalogue
+from recovery.core.logs import generic
 from recovery.core.logs.formats import FORMATS
-from recovery.core.logs.generic import Generic
 from recovery.core.logs.lines import MAX_RANK, CleanLine, clean
 from recovery.core.logs.marks import Mark, Memory
 from recovery.core.logs.ranks import Place, RankMap
@@ -16,7 +16,7 @@ from recovery.core.types import LogLine, Signal, SignalKind
 
 __all__ = ["LogParser"]
 
-_GENERIC = Generic()
+_GENERIC = "generic"
 
 
 class LogParser:
@@ -46,23 +46,35 @@ class LogParser:
         if not cleaned.text:
             return []
         place = self._ranks.read(cleaned)
-        signals = [_signal(mark, line, cleaned, place) for mark in self._marks(cleaned)]
+        signals = self._by_format(line, cleaned, place) or self._by_growth(line, cleaned, place)
         return signals + self._failures(line, cleaned, place)
 
-    def _marks(self, cleaned: CleanLine) -> Sequence[Mark]:
+    def _by_format(self, line: LogLine, cleaned: CleanLine, place: Place) -> list[Signal]:
         for trainer in FORMATS:
             marks = trainer.read(cleaned, self.memory.setdefault(trainer.name, {}))
+            if any(mark.kind is SignalKind.PROGRESS for mark in marks):
+                self.memory["format"] = trainer.name
+                self.memory.pop(_GENERIC, None)  # the fallback has no say any more
             if marks:
-                if any(mark.kind is SignalKind.PROGRESS for mark in marks):
-                    self.memory["format"] = trainer.name
-                    self.memory.pop(_GENERIC.name, None)
-                return marks
-        if self.format not in ("", _GENERIC.name):
-            return ()
-        marks = _GENERIC.read(cleaned, self.memory.setdefault(_GENERIC.name, {}))
-        if marks:
-            self.memory["format"] = _GENERIC.name
-        return marks
+                return [_signal(mark, line, cleaned, place) for mark in marks]
+        return []
+
+    def _by_growth(self, line: LogLine, cleaned: CleanLine, place: Place) -> list[Signal]:
+        """The fallback: only while no format has reported progress."""
+        if self.format not in ("", _GENERIC):
+            return []
+        reading = generic.read(cleaned.text)
+        if reading is None:
+            return []
+        mark = Mark(
+            kind=SignalKind.PROGRESS, rule=reading.rule, step=reading.step,
+            loss=reading.loss, throughput=reading.throughput, step_time_s=reading.step_time_s,
+        )  # fmt: skip
+        growth = generic.Growth(self.memory.setdefault(_GENERIC, {}))
+        signals = growth.admit(reading, _signal(mark, line, cleaned, place))
+        if signals:
+            self.memory["format"] = _GENERIC
+        return signals
 
     def _failures(self, line: LogLine, cleaned: CleanLine, place: Place) -> list[Signal]:
         signals = []

@@ -2,153 +2,123 @@
 
 The word "step" is everywhere, so a line counts only by its shape and by growth:
 
-1. *Shape.* Either a keyword (step, iter, iteration, global_step, …) with its number **and** a second measured field
-   on the line (loss, learning rate, it/s, …); or the keyword and its number (and a total) **alone**; or a progress
-   bar without text, or with a text that speaks of training (`5%|▌ | 50/1000 [03:10<1:00:12, 3.80s/it]`).
-2. *Growth.* A series is one keyword with one total on one rank. Its numbers must have risen: once where a second
-   field vouches for the line, twice where it stands alone or is a bar. The line that fulfils this is the first to
-   count; from then on each new highest number does.
+1. *Shape.* The keyword (step, iter, iteration, global_step, …) with its number and a second measured field on the line
+   (loss, it/s, …); or the keyword and its number alone; or a progress bar without text, or with one that speaks of
+   training (`5%|▌ | 50/1000 [03:10<1:00:12, 3.80s/it]`). Not where the words before it speak of something else (eval,
+   warm-up, download), nor where the total is small: a set-up has steps too.
+2. *Growth.* A series is one keyword with one total on one rank of one file. Its numbers must have risen once where loss
+   or speed vouch for the line, else twice. The lines until then are held back, and count from that moment on.
 3. *A fall* (a launcher that started its workers anew) is believed after two numbers in a row that rise below the
    highest; single stragglers among ranks that share a file don't count.
-4. *Bars come second.* As soon as a keyword counts, bars of this log no longer do.
+4. *Bars come second.* As soon as a keyword counts, bars no longer do.
 
-The caller asks only while no real format has matched in the attempt.
+The caller asks only while no real format has reported progress in the attempt.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 
-from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Mark, Memory, finite, step_of
-from recovery.core.types import SignalKind
+from recovery.core.logs.marks import Memory, finite, step_of
+from recovery.core.types import Signal, SignalKind
 
-MAX_SERIES = 64  # that are followed in one attempt; a log with more of them prints no progress that we can tell
+MAX_SERIES = 32  # that are followed in one attempt; a log with more of them prints no progress that we can tell
+SMALLEST_TOTAL = 20
+LOOKED_AT = 1000  # characters of a line
 
 _NUMBER = r"[-+]?[0-9]{1,20}(?:\.[0-9]{0,20})?(?:[eE][-+]?[0-9]{1,3})?"
+_IS = r"['\"]?(?: ?[:=] {0,6}| {1,6})['\"\[]?"  # between a field's name and its value: "loss: ", "'loss': ", "loss="
 _KEYWORD = re.compile(
-    r"(?<![A-Za-z0-9_./-])(global[_ ]step|train[_ ]step|steps?|iterations?|iters?|it|num_updates)"
-    r"['\"]?(?: ?[:=#] ?| {1,8}|\[ ?)\[? {0,8}([0-9]{1,10})(?![0-9.A-Za-z_%])"
+    r"(?<![A-Za-z0-9_./-])(global[_ ]step|train[_ ]step|steps?|iterations?|iters?|num_updates)"
+    r"['\"]?(?: ?[:=#] {0,6}| {1,8}|\[ ?)['\"\[]?([0-9]{1,10})(?![0-9.A-Za-z_%])"
     r"(?: {0,8}(?:/|of) {0,8}([0-9]{1,10})(?![0-9.A-Za-z_]))?",
     re.IGNORECASE,
 )
-_LOSS = re.compile(
-    r"(?<![A-Za-z0-9])(?:[a-z]{1,20}[_/ ])?loss['\"]?(?: ?[:=] ?| {1,4})['\"]?(" + _NUMBER + r"|nan|inf)\b",
+_LOSS = re.compile(rf"(?<![A-Za-z0-9])(?:[a-z]{{1,20}}[_/ ])?loss{_IS}({_NUMBER}|nan|inf)\b", re.IGNORECASE)
+_OTHER_FIELD = re.compile(
+    r"(?<![A-Za-z0-9])(?:lr|learning[_ ]rate|grad[_ ]?norm|gnorm|acc|accuracy|ppl|perplexity|tflops|mfu|tps|eta|elapsed"
+    rf"|step[_ ]time|iter[_ ]time|time){_IS}[0-9]",
     re.IGNORECASE,
 )
-_SECOND_FIELD = re.compile(
-    r"(?<![A-Za-z0-9])(?:lr|learning[_ ]rate|grad[_ ]?norm|gnorm|acc(?:uracy)?|ppl|perplexity|tflops|mfu|tps|eta"
-    r"|elapsed|step[_ ]time|iter[_ ]time|time)['\"]?(?: ?[:=] ?| {1,4})['\"]?[0-9]",
-    re.IGNORECASE,
-)
-_RATE = re.compile(r"(?<![0-9.])([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(it|steps?|iters?)/s(?:ec)?\b", re.IGNORECASE)
+_RATE = re.compile(r"(?<![0-9.])([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?:it|steps?|iters?)/s(?:ec)?\b", re.IGNORECASE)
 _SECONDS = re.compile(
     r"(?<![0-9.])([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(ms|s|sec)/(?:it|step|iter|iteration)\b", re.IGNORECASE
 )
 _THROUGHPUT = re.compile(
     r"(?<![0-9.,])([0-9][0-9,]{0,20}(?:\.[0-9]{1,12})?) ?(?:samples|tokens|tok|examples|sequences)/s(?:ec)?\b"
-    r"|\b(?:samples|tokens)[_ ]per[_ ]sec(?:ond)?['\"]?(?: ?[:=] ?| )([0-9][0-9,]{0,20}(?:\.[0-9]{1,12})?)",
+    rf"|(?:samples|tokens)[_ /](?:per[_ ])?sec(?:ond)?{_IS}([0-9][0-9,]{{0,20}}(?:\.[0-9]{{1,12}})?)",
     re.IGNORECASE,
 )
 _BAR = re.compile(
     r"(?P<what>[^|%]{0,80}?) {0,8}[0-9]{1,3}%\|[^|]{0,300}\| {0,12}(?P<step>[0-9]{1,10})/(?P<total>[0-9]{1,10}) "
     r"\[[0-9:?]{1,12}<"
 )
-_TRAINING_BAR = re.compile(r"(?:train(?:ing)?|steps?|iterations?|iters?)?:?$", re.IGNORECASE)
+_TRAINING_BAR = re.compile(r"(?:train|training|steps?|iterations?|iters?)?:?", re.IGNORECASE)
+_SOMETHING_ELSE = re.compile(
+    r"\b(?:eval|valid|val|test|predict|infer|generat|sampling|warm-?up|decay|download|build|compil|install|load)"
+    r"(?!\w{0,12}[_ ]loss)",  # a validation loss may stand beside the training step
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"[A-Za-z]{2}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Candidate:
+class Reading:
+    """One line that has the shape of progress. `rises`: how often its series must have risen before it counts."""
+
     rule: str
     series: str
     step: int
-    rises: int  # that the series needs before it counts
+    rises: int
+    loss: float | None = None
+    throughput: float | None = None
+    step_time_s: float | None = None
 
 
-class Generic:
-    """The fallback. `memory` holds the series: highest number, a lower one that may start a fall, rises so far."""
-
-    name = "generic"
-
-    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
-        candidate = _candidate(line.text, "" if line.rank is None else str(line.rank))
-        if candidate is None or (candidate.rule == "generic.bar" and memory.get("keyword")):
-            return ()
-        if not _grows(candidate, memory):
-            return ()
-        if candidate.rule == "generic.step":
-            memory["keyword"] = True
-        return (_mark(candidate, line.text),)
-
-
-def _candidate(text: str, rank: str) -> _Candidate | None:
-    if (found := _BAR.match(text)) and _TRAINING_BAR.match(found["what"].strip()):
-        return _make("generic.bar", f"bar/{found['total']}@{rank}", found["step"], found["total"], rises=2)
-    found = _KEYWORD.search(text)
-    if found is None:
+def read(text: str) -> Reading | None:
+    """What `text` says by its shape alone (rule 1 of this module)."""
+    text = text[:LOOKED_AT]
+    reading = _bar(text) or _keyword(text)
+    if reading is None:
         return None
-    if _measured(text):
-        rises = 1
-    elif _alone(text, found):
-        rises = 2
-    else:
-        return None
-    word = found[1].lower().replace(" ", "_")
-    return _make("generic.step", f"{word}/{found[3] or ''}@{rank}", found[2], found[3], rises=rises)
-
-
-def _make(rule: str, series: str, digits: str, total: str | None, *, rises: int) -> _Candidate | None:
-    step = step_of(digits)
-    if step is None or (total is not None and step > int(total)):
-        return None
-    return _Candidate(rule=rule, series=series, step=step, rises=rises)
-
-
-def _measured(text: str) -> bool:
-    return any(p.search(text) for p in (_LOSS, _SECOND_FIELD, _RATE, _SECONDS, _THROUGHPUT))
-
-
-def _alone(text: str, found: re.Match[str]) -> bool:
-    """Nothing but the keyword and its number, a time stamp and marks around it."""
-    return not _WORD.search(text, 0, found.start()) and not _WORD.search(text, found.end())
-
-
-def _grows(candidate: _Candidate, memory: Memory) -> bool:
-    """Whether this number is progress; see rules 2 and 3 of this module."""
-    every: dict[str, list[int]] = memory.setdefault("series", {})
-    step = candidate.step
-    state = every.get(candidate.series)
-    if state is None:
-        if len(every) < MAX_SERIES:
-            every[candidate.series] = [step, -1, 0]  # highest, lower, rises
-        return False
-    highest, lower, rises = state
-    if step > highest:
-        every[candidate.series] = [step, -1, rises + 1]
-        return rises + 1 >= candidate.rises
-    if step == highest:
-        return False
-    if 0 <= lower < step:
-        every[candidate.series] = [step, -1, max(rises, candidate.rises)]
-        return True
-    state[1] = step
-    return False
-
-
-def _mark(candidate: _Candidate, text: str) -> Mark:
-    loss = _LOSS.search(text)
-    throughput = _THROUGHPUT.search(text)
-    return Mark(
-        kind=SignalKind.PROGRESS,
-        rule=candidate.rule,
-        step=candidate.step,
+    loss, throughput = _LOSS.search(text), _THROUGHPUT.search(text)
+    step_time_s = _step_time(text)
+    vouched = loss or throughput or step_time_s
+    if reading.rises == 0:  # a keyword among other words: without a second field it is prose
+        if not vouched and not _OTHER_FIELD.search(text):
+            return None
+        reading = replace(reading, rises=1 if vouched else 2)
+    return replace(
+        reading,
         loss=finite(loss[1]) if loss else None,
         throughput=finite((throughput[1] or throughput[2]).replace(",", "")) if throughput else None,
-        step_time_s=_step_time(text),
+        step_time_s=step_time_s,
     )
+
+
+def _bar(text: str) -> Reading | None:
+    found = _BAR.match(text)
+    if found is None or not _TRAINING_BAR.fullmatch(found["what"].strip()):
+        return None
+    return _reading("generic.bar", "bar", found["step"], found["total"], rises=2)
+
+
+def _keyword(text: str) -> Reading | None:
+    found = _KEYWORD.search(text)
+    if found is None or _SOMETHING_ELSE.search(text, 0, found.start()):
+        return None
+    alone = not _WORD.search(text, 0, found.start()) and not _WORD.search(text, found.end())
+    word = found[1].lower().replace(" ", "_")
+    return _reading("generic.step", word, found[2], found[3], rises=2 if alone else 0)
+
+
+def _reading(rule: str, word: str, digits: str, total: str | None, *, rises: int) -> Reading | None:
+    step = step_of(digits)
+    if step is None or (total is not None and not max(step, SMALLEST_TOTAL) <= int(total)):
+        return None
+    return Reading(rule=rule, series=f"{word}/{total or ''}", step=step, rises=rises)
 
 
 def _step_time(text: str) -> float | None:
@@ -159,3 +129,72 @@ def _step_time(text: str) -> float | None:
         rate = finite(found[1])
         return 1 / rate if rate else None
     return None
+
+
+class Growth:
+    """Rules 2 to 4: which readings count.
+
+    `memory` holds, by series: the highest number, a lower one that may begin a fall (-1: none), the rises so far, and
+    the lines held back.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def admit(self, reading: Reading, signal: Signal) -> list[Signal]:
+        """The progress that `reading` proves: nothing, its own `signal`, or that and those held back before it."""
+        if reading.rule == "generic.bar" and self._memory.get("keyword"):
+            return []
+        series = self._series(f"{reading.series}@{signal.rank}@{signal.file}", reading.step)
+        if series is None:
+            return []
+        if not _rises(series, reading):
+            if series["rises"] < reading.rises:
+                _hold(series["held"], signal)
+            return []
+        held = [_unpacked(each, signal) for each in series["held"]]
+        series["held"] = []
+        if reading.rule == "generic.step":
+            self._memory["keyword"] = True
+        return [*held, signal]
+
+    def _series(self, name: str, step: int) -> Memory | None:
+        every: dict[str, Memory] = self._memory.setdefault("series", {})
+        if name not in every and len(every) < MAX_SERIES:
+            every[name] = {"top": step - 1, "low": -1, "rises": -1, "held": []}
+        return every.get(name)
+
+
+def _rises(series: Memory, reading: Reading) -> bool:
+    step = reading.step
+    if step > series["top"]:
+        series.update(top=step, low=-1, rises=series["rises"] + 1)
+        return bool(series["rises"] >= reading.rises)
+    if step == series["top"]:
+        return False
+    if 0 <= series["low"] < step:
+        series.update(top=step, low=-1, rises=max(series["rises"], reading.rises))
+        return True
+    series["low"] = step
+    return False
+
+
+def _hold(held: list[Memory], signal: Signal) -> None:
+    """Keep a line that is not proved yet; at most two, as two rises prove a series."""
+    step = signal.step or 0
+    if not held or (len(held) < 2 and held[-1]["step"] < step):
+        held.append(_packed(signal))
+
+
+def _packed(signal: Signal) -> Memory:
+    fields = asdict(signal)
+    del fields["kind"], fields["file"]  # always progress, and the file is that of the series
+    fields["at"] = signal.at.isoformat() if signal.at else None
+    return fields
+
+
+def _unpacked(fields: Memory, like: Signal) -> Signal:
+    at = fields["at"]
+    return Signal(
+        kind=SignalKind.PROGRESS, file=like.file, **{**fields, "at": datetime.fromisoformat(at) if at else None}
+    )

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 MAX_CHARS = 4096  # of a line that are looked at; the longest progress lines known have fewer than 1000
 SHOWN_CHARS = 500  # of a line that are kept as evidence
+_BAR_CHARS = 4 * MAX_CHARS  # at the end of a line in which the last state of a progress bar is looked for
 MAX_STEP = 2**31 - 1  # steps are stored as 32-bit integers; a greater number is not a step
 MAX_RANK = 10**7 - 1
 
@@ -22,15 +23,13 @@ _ANSI = re.compile(
     r"|\x9b[0-?]*[ -/]*[@-~]"
     r"|\x1b[ -/]*[0-~]"
 )
-# Control characters, zero-width and direction-changing ones (they let a line look like another), and lone surrogates.
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 # Prefixes, each anchored at the start of what is left. Order of nesting differs, so they are tried in turn.
 _CONTAINER_TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6,9}(?:Z|[+-][0-9]{2}:[0-9]{2}))"
     r" (?:std(?:out|err) [FP] )?"
 )
-_SRUN_LABEL = re.compile(r" {0,7}([0-9]{1,7}): ?(?=\S|$)")  # srun -l: the task number, padded, then ": "
+_SRUN_LABEL = re.compile(r" {0,7}([0-9]{1,7}):(?: |$)")  # srun -l: the task number, padded, then ": "
 _TORCHRUN = re.compile(r"\[[A-Za-z_]{1,40}([0-9]{1,7})\]:\s?")  # [default0]: role and *local* rank
 _GLOBAL_RANK = re.compile(r"\[rank([0-9]{1,7})\]:\s?")  # [rank3]: put there by torch.distributed
 _MOST_PREFIXES = 4
@@ -100,17 +99,22 @@ def _global_rank(rank: int | None, local_rank: int | None, task: int | None) -> 
 
 
 def _last_segment(raw: str) -> str:
-    """What a terminal would show of a progress bar: its last state. Bounded."""
+    """What a terminal would show of a progress bar: its last state with anything in it, of the last few."""
     if "\r" in raw:
-        raw = next((part for part in reversed(raw.split("\r")) if part.strip()), "")
+        raw = next((part for part in reversed(raw[-_BAR_CHARS:].split("\r")) if part.strip()), "")
     return raw[:MAX_CHARS]
 
 
 def printable(text: str) -> str:
-    """`text` without escape sequences and characters that a page or a database should never see."""
+    """`text` without escape sequences and characters that a page or a database should never see.
+
+    Those are control characters, zero-width and direction-changing ones (they let a line look like another), and lone
+    halves of pairs. Every kind of space becomes a plain one.
+    """
     if text.isprintable():
         return text
-    return _UNSEEN.sub("", _ANSI.sub("", text).replace("\t", " "))
+    text = _ANSI.sub("", text)
+    return "".join(char if char.isprintable() else " " if char.isspace() else "" for char in text)
 
 
 def time_of(text: str, *, utc_offset: timedelta) -> datetime | None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from recovery.core.logs.lines import CleanLine
 from recovery.core.logs.marks import Memory
 
-MAX_RANKS = 8192  # remembered; of a greater job the ranks beyond have no node
+MAX_RANKS = 4096  # remembered; of a greater job the ranks beyond have no node
 
-_NAME = r"([A-Za-z0-9][A-Za-z0-9._-]{0,252})"
+_NAME = r"([A-Za-z0-9][A-Za-z0-9._-]{0,79})"
 _HOST_PID = re.compile(r"host:? " + _NAME + r" pid:? ?[0-9]{1,10}\b")
 _BARE_NAME = re.compile(_NAME + r"$")
 _NCCL = re.compile(_NAME + r":[0-9]{1,10}:[0-9]{1,10} \[[0-9]{1,4}\] NCCL ")

@@ -11,7 +11,8 @@ from recovery.core.types import CheckpointState
 from recovery.sources.beneath import show
 from recovery.sources.checkpoints.listing import Listing
 
-TOO_SMALL = 0.5  # a shard with less than this part of what it has in other checkpoints was cut off
+TOO_SMALL = 0.75  # a shard with less than this part of what it has in other checkpoints was cut off …
+EVENLY = 0.05  # … unless the parts of all shards lie this close together
 
 Verdict = tuple[CheckpointState, str]  # COMPLETE here: the structure is complete now; the text says why it isn't
 
@@ -49,15 +50,18 @@ class Layout(Protocol):
 
 
 def too_small(shards: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> str:
-    """The first shard that is much smaller than in the other checkpoints of the same shards, as a sentence, or "".
+    """The shard that is cut most against the other checkpoints, as a sentence, or "".
 
-    Only checkpoints with exactly the same shards are comparable: with another number of ranks the sizes differ.
+    Only checkpoints with exactly the same shards are comparable: with another number of ranks the sizes differ. Where
+    all shards shrank alike, the trainer saves less now (no optimizer state, for one) and nothing was cut.
     """
     alike = [other for other in others if other.keys() == shards.keys()]
-    if not alike:
+    if not alike or not shards:
         return ""
-    for name in sorted(shards):
-        usual = median_low(other[name] for other in alike)
-        if shards[name] < usual * TOO_SMALL:
-            return f"{show(name)} has {shards[name]} bytes; in other checkpoints it has {usual}."
-    return ""
+    usual = {name: median_low(other[name] for other in alike) for name in shards}
+    parts = {name: size / usual[name] if usual[name] else 1.0 for name, size in shards.items()}
+    worst = min(sorted(parts), key=parts.__getitem__)
+    alike_smaller = len(parts) > 1 and max(parts.values()) - parts[worst] <= EVENLY
+    if parts[worst] >= TOO_SMALL or alike_smaller:
+        return ""
+    return f"{show(worst)} has {shards[worst]} bytes; in other checkpoints it has {usual[worst]}."

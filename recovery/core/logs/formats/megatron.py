@@ -14,6 +14,7 @@ from recovery.core.logs.marks import Format, Mark, Memory, finite, step_of
 from recovery.core.types import SignalKind
 
 _ITERATION = re.compile(r"\biteration {1,12}([0-9]{1,10})/ {0,12}([0-9]{1,10}) {0,4}\|")
+_ITS_FIELDS = ("consumed samples:", "elapsed time per iteration")  # NeMo's lines begin alike and lack both
 _SAVING = re.compile(r"\bsaving (?:non-persistent )?checkpoint at iteration {1,12}([0-9]{1,10}) to (\S.*)")
 _SCHEDULED = re.compile(r"\bscheduled an async checkpoint save at iteration {1,12}([0-9]{1,10}) to (\S.*)")
 _SAVED = re.compile(r"\bsuccessfully saved checkpoint (?:from|at) iteration {1,12}([0-9]{1,10}) to (\S.*)")
@@ -26,7 +27,6 @@ _EXIT = re.compile(r"\bexiting program (?:at iteration {1,12}([0-9]{1,10})|after
 _IN_FORMAT = re.compile(r" in \S{1,40} format$")
 _PLACES = re.compile(r" \[ ?(?:t|gtp|tp|p|pp)\b[^\]]{0,120}\]$")  # [ t 1/2, p 1/1 ]: the writer's place among the ranks
 
-_LOSS_SCALE = "loss scale"
 _MAX_FIELDS = 80
 _WORDS = ("iteration", "checkpoint", "training is done", "metadata file", "exiting program")
 
@@ -46,7 +46,7 @@ class _Megatron:
 
 def _progress(found: re.Match[str], text: str, memory: Memory) -> Sequence[Mark]:
     step = step_of(found[1])
-    if step is None:
+    if step is None or not any(field in text for field in _ITS_FIELDS):
         return ()
     fields = _fields(text[found.end() :])
     elapsed_ms = fields.get("elapsed time per iteration (ms)")
@@ -74,9 +74,10 @@ def _fields(text: str) -> dict[str, float | None]:
 
 
 def _loss(fields: dict[str, float | None]) -> float | None:
+    """The language model's loss, else the first field that is called a loss. NaN leaves its field out: None."""
     if "lm loss" in fields:
         return fields["lm loss"]
-    return next((v for name, v in fields.items() if name.endswith("loss") and name != _LOSS_SCALE), None)
+    return next((value for name, value in fields.items() if name.endswith("loss")), None)
 
 
 def _save(text: str) -> Mark | None:

@@ -19,9 +19,10 @@ from recovery.sources.checkpoints.listing import SMALL_BYTES, Listing
 from recovery.sources.checkpoints.rules import Layout, Tracker, Verdict, too_small
 
 _FOLDER = re.compile(r"iter_([0-9]{7,10})")
-_RANK_FOLDER = re.compile(r"mp_rank_([0-9]{2,5})(?:_([0-9]{3,5}))?(?:_([0-9]{3,5}))?/[^/]+\.(?:pt|pth)")
+_RANK_FOLDER = re.compile(r"mp_rank_([0-9]{2,5})(?:_([0-9]{3,5}))?(?:_([0-9]{3,5}))?/[^/]{1,250}\.(?:pt|pth)")
 _DIST_SHARD = re.compile(r"__([0-9]{1,7})_[0-9]{1,7}\.distcp")
-_DIST_EXTRAS = (".metadata", "metadata.json", "common.pt")
+_DIST_EXTRAS = (".metadata", "common.pt")
+_NOTE = "metadata.json"  # which format it is in; its length differs from step to step
 
 Shards = Mapping[str, int]  # file name below the checkpoint → size
 
@@ -87,7 +88,7 @@ def _unreadable_part(listing: Listing) -> str:
 
 def _is_shard(name: str) -> bool:
     """Whether a restart needs this file; others (notes, marks of retention tools) say nothing."""
-    return name in _DIST_EXTRAS or bool(_DIST_SHARD.fullmatch(name) or _RANK_FOLDER.fullmatch(name))
+    return name in (*_DIST_EXTRAS, _NOTE) or bool(_DIST_SHARD.fullmatch(name) or _RANK_FOLDER.fullmatch(name))
 
 
 def _shards(listing: Listing) -> Shards:
@@ -101,7 +102,8 @@ def _flaw(shards: Shards) -> str:
     empty = [name for name, size in shards.items() if size == 0]
     if empty:
         return f"{show(min(empty))} is empty."
-    if any(name in _DIST_EXTRAS or _DIST_SHARD.fullmatch(name) for name in shards):
+    sharded = any(name in _DIST_EXTRAS or _DIST_SHARD.fullmatch(name) for name in shards)
+    if sharded or not any(_RANK_FOLDER.fullmatch(name) for name in shards):
         return _dist_flaw(shards)
     return _grid_flaw(shards)
 
@@ -110,9 +112,8 @@ def _dist_flaw(shards: Shards) -> str:
     """torch_dist, torch_dcp: `.metadata` is written by one rank after all shards; the other two come as a pair."""
     if ".metadata" not in shards:
         return ".metadata is missing: not all ranks had written their shards."
-    if ("metadata.json" in shards) != ("common.pt" in shards):
-        lacking = "common.pt" if "metadata.json" in shards else "metadata.json"
-        return f"{lacking} is missing."
+    if (_NOTE in shards) != ("common.pt" in shards):
+        return f"{'common.pt' if _NOTE in shards else _NOTE} is missing."
     if not any(_DIST_SHARD.fullmatch(name) for name in shards):
         return "There is no .distcp shard in it."
     return ""
@@ -134,8 +135,9 @@ def _uneven(shards: Shards) -> str:
     """Every rank writes files of the same names."""
     by_folder: dict[str, set[str]] = {}
     for name in shards:
-        folder, _, file = name.partition("/")
-        by_folder.setdefault(folder, set()).add(file)
+        folder, slash, file = name.partition("/")
+        if slash:
+            by_folder.setdefault(folder, set()).add(file)
     every = set().union(*by_folder.values())
     for folder in sorted(by_folder):
         if lacking := every - by_folder[folder]:
@@ -157,7 +159,12 @@ def _against(step: int, mine: Shards, sound: Mapping[int, Shards]) -> str:
     older = max((other for other in sound if other < step), default=None)
     newer = min((other for other in sound if other > step), default=None)
     neighbours = [sound[other] for other in (older, newer) if other is not None]
-    return _lacks(mine, neighbours) or too_small(mine, [shards for other, shards in sound.items() if other != step])
+    others = [_without_note(shards) for other, shards in sound.items() if other != step]
+    return _lacks(mine, neighbours) or too_small(_without_note(mine), others)
+
+
+def _without_note(shards: Shards) -> Shards:
+    return {name: size for name, size in shards.items() if name != _NOTE}
 
 
 def _lacks(mine: Shards, neighbours: Sequence[Shards]) -> str:
