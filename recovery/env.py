@@ -6,9 +6,11 @@ Every variable NAME may also be given as NAME_FILE, the path of a file that hold
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from zoneinfo import available_timezones
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -51,6 +53,16 @@ def env_float(name: str, default: float, *, least: float = 0.0) -> float:
     return number
 
 
+def env_rate(name: str, default: str) -> str:
+    """So many requests in a second, minute, hour or day, as Django REST framework writes it; "none" gives ""."""
+    value = env_str(name, default).lower()
+    if value in ("", "none"):
+        return ""
+    if re.fullmatch(r"[1-9][0-9]{0,8}/(s|sec|second|m|min|minute|h|hour|d|day)", value):
+        return value
+    raise ImproperlyConfigured(f"{name}={value!r} is no rate: use one such as 1200/min, or none for no limit.")
+
+
 def env_list(name: str, default: list[str]) -> list[str]:
     """A comma-separated list; blanks around items are dropped."""
     value = env_str(name)
@@ -73,6 +85,13 @@ def broker(url: str) -> tuple[str, dict[str, Any]]:
     folder = unquote(parts.path)
     # One folder for both directions: a producer's way out is a consumer's way in.
     return "filesystem://", {"data_folder_in": folder, "data_folder_out": folder, "control_folder": folder}
+
+
+def env_zone(name: str, default: str) -> str:
+    value = env_str(name, default)
+    if value not in available_timezones():
+        raise ImproperlyConfigured(f"{name}={value!r} is not a time zone: give an IANA name such as Europe/Paris.")
+    return value
 
 
 def database(url: str, *, sqlite_path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 
 from recovery.core import lifecycle, types
-from recovery.env import broker, database, env_bool, env_float, env_list, env_str, env_zone
+from recovery.env import broker, database, env_bool, env_float, env_list, env_rate, env_str, env_zone
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env_str("RECOVERY_DATA_DIR", str(BASE_DIR / "var"))).absolute()
@@ -143,8 +143,8 @@ WORDS = (
     types.Exclude, types.FailureClass, types.FindingKind, types.JobState, types.Mode, types.Outcome, types.Phase,
     types.Restart, types.Role,
 )  # fmt: skip
-# Requests for each token, account or address: "1200/min"; "" for no ceiling (recovery/api/throttling.py).
-API_RATE = env_str("RECOVERY_API_RATE", "1200/min")
+# Requests for each token, account or address (recovery/api/throttling.py); "" or "none": no ceiling.
+API_RATE = env_rate("RECOVERY_API_RATE", "1200/min")
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "recovery.api.authentication.TokenAuthentication",

@@ -6,7 +6,7 @@ a trigger refuses to insert over a row that exists. All of them raise django.db.
 
 SQLite: Django alters a table by making a new one and dropping the old, and the triggers go with the old one. A later
 migration that alters one of TABLES must therefore end with `RunPython(make_triggers, drop_triggers)` from here again;
-the system check recovery.E012 and tests/api/test_append_only.py notice where it does not.
+the system check recovery.W010 and tests/api/test_append_only.py notice where it does not.
 """
 
 from __future__ import annotations
