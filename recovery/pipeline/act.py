@@ -35,6 +35,8 @@ def carry_out(action: Action, *, client: SlurmClient, now: datetime, clock: Call
     """Bring `action` as far as it goes now. Returns when to look again; None when it came to its end."""
     incident = action.incident
     for _ in range(CALLS_PER_LOOK):
+        if clock() - now > timedelta(seconds=settings.LEASE_S / 2):
+            break  # slow answers: the next look goes on under a fresh lease
         step = _observe(action, client=client, now=now)
         if step is None or step.step is Step.WAIT:
             return _wait_or_give_up(action, incident, step, now=clock())
@@ -118,6 +120,7 @@ def _call(action: Action, step: Step, *, client: SlurmClient, clock: Callable[[]
     job = action.incident.attempt.job
     nodes = merged_exclusion(job.excluded_nodes, action.exclude_nodes) if step is Step.SET_EXCLUDED_NODES else ()
     _begin(action, step, client.preview(step, job.job_id, nodes), now=clock())
+    begun = list(action.calls)
     try:
         CALLS[step](client, job.job_id, nodes)
         result, accepted = "accepted", True
@@ -126,9 +129,10 @@ def _call(action: Action, step: Step, *, client: SlurmClient, clock: Callable[[]
         result, accepted = f"refused: {error}", False
     except SlurmError as error:
         result, accepted = f"no answer: {error}", False
-    action.calls[-1] |= {"ended_at": clock().isoformat(), "result": result[:300]}
+    action.calls = [*begun[:-1], {**begun[-1], "ended_at": clock().isoformat(), "result": result[:300]}]
     with transaction.atomic():
-        Action.objects.filter(pk=action.pk).update(calls=action.calls)
+        if Action.objects.filter(pk=action.pk, calls=begun).update(calls=action.calls) != 1:
+            raise LostRace(f"Action {action.pk} was taken further by somebody else.")
         audit.record_action(action, f"action.call_ended.{step}", actor=SYSTEM, at=clock(), reason=result)
     return accepted
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import transaction
@@ -26,6 +27,12 @@ LINES_BEFORE_BLIND = 2000  # so many lines without any progress line: the format
 LATE_LOG_S = 60  # a log that does not exist so long after the start is reported
 LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its way to the file
 SKEW = timedelta(seconds=90)  # a line's own time further in the future than this is not believed
+
+# The columns that this stage writes; poll writes the others of the same row, at the same time perhaps.
+OWN_FIELDS = (
+    "phase", "phase_since", "blind_reason", "blind_remedy", "last_progress_at", "first_step", "last_step",
+    "restored_step", "restored_at", "fresh_start", "parser_memory", "read_at",
+)  # fmt: skip
 
 ReadLog = Callable[..., LogRead]
 
@@ -59,7 +66,7 @@ def ingest_attempt(attempt: Attempt, *, now: datetime, read: ReadLog = read_log)
         for row in reading.rows:
             row.save()
         _update_attempt(attempt, reading, now=now)
-        attempt.save()
+        attempt.save(update_fields=OWN_FIELDS)
     return IngestOutcome(lines=reading.lines, more=reading.more)
 
 
@@ -79,7 +86,8 @@ def log_paths(job: Job) -> list[str]:
 
 def _read_all(attempt: Attempt, *, now: datetime, read: ReadLog) -> _Reading:
     reading = _Reading()
-    parser = LogParser(nodes=attempt.nodes, memory=attempt.parser_memory)
+    offset = now.astimezone(ZoneInfo(settings.LOG_TIME_ZONE)).utcoffset() or timedelta(0)
+    parser = LogParser(utc_offset=offset, nodes=attempt.nodes, memory=attempt.parser_memory)
     paths = log_paths(attempt.job)
     if not paths:
         reading.trouble = "The job writes no log file that Slurm knows of."

@@ -80,7 +80,9 @@ def enrich_attempt(attempt: Attempt, *, client: SlurmClient, now: datetime) -> N
         attempt.exit_code, attempt.exit_signal = record.exit_code, record.exit_signal
     if not attempt.nodes:
         attempt.nodes = list(record.nodes)
-    attempt.save()
+    attempt.save(
+        update_fields=["step_exit_codes", "cancelled_by", "ended_at", "state", "exit_code", "exit_signal", "nodes"]
+    )
 
 
 def _is_of(record: AttemptRecord, attempt: Attempt) -> bool:

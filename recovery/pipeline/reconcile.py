@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 POISONED = timedelta(minutes=2)  # a case that failed to be worked on is pushed forward, so that it blocks no other
 STEPS_PER_LOOK = 6  # detected → diagnosed → recommended → decided → acted: more in one look means a loop
+QUIET_AFTER, QUIET_RHYTHM = timedelta(minutes=15), timedelta(seconds=30)
 VANISHED = timedelta(hours=1)  # so long accounting is asked how a job ended that the controller forgot
 FORGOTTEN = timedelta(days=1)  # a case that nobody brings back for so long is given up
 
@@ -141,14 +142,17 @@ def work_on_incident(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
             if incident.state == IncidentState.CLOSED:
                 return None
             if incident.state == before:
-                return next_look or clock() + _rhythm(incident)
-        return clock() + _rhythm(incident)
+                return next_look or clock() + _rhythm(incident, clock())
+        return clock() + _rhythm(incident, clock())
 
     _with_lease(Incident, pk, look, clock=clock)
 
 
-def _rhythm(incident: Incident) -> timedelta:
-    return timedelta(seconds=min(settings.TICK_S, incident.run.cluster.poll_interval_s))
+def _rhythm(incident: Incident, now: datetime) -> timedelta:
+    """As often as the cluster is polled; a case that only waits for people is looked at less often after a while."""
+    usual = timedelta(seconds=min(settings.TICK_S, incident.run.cluster.poll_interval_s))
+    quiet = incident.state in (IncidentState.WATCHING, IncidentState.NEEDS_PERSON)
+    return max(usual, QUIET_RHYTHM) if quiet and now - incident.detected_at > QUIET_AFTER else usual
 
 
 def _step(incident: Incident, *, client: SlurmClient, clock: Clock) -> datetime | None:
