@@ -1,0 +1,40 @@
+"""The commands of the page give what the page shows."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from django.core.management import call_command
+
+from tests.docs import pages
+
+BLOCKS = pages.blocks(pages.read("docs/diagnose.md"))
+COMMANDS = [shlex.split(block.text)[2:] for block in BLOCKS if block.language == "sh"]
+
+
+def run(command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(pages.TOP)
+    call_command(*command)
+    return capsys.readouterr().out
+
+
+def test_the_verdict_for_people_begins_as_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = next(block.text for block in BLOCKS if block.language == "text")
+    assert run(COMMANDS[0], capsys, monkeypatch).startswith(shown)
+
+
+def test_the_verdict_for_programs_holds_what_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = json.loads(next(block.text for block in BLOCKS if block.language == "json"))
+    given = json.loads(run(COMMANDS[1], capsys, monkeypatch))
+    assert {name: given[name] for name in shown} == shown
+    assert set(given) - set(shown) == {"evidence", "reason", "coverage"}
+
+
+def test_the_corpus_can_be_scored(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "cases" in run(COMMANDS[2], capsys, monkeypatch)
