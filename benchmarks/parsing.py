@@ -43,17 +43,17 @@ def run() -> dict[str, float]:
             LogLine(text=line, file=str(path), number=number, offset=0)
             for number, line in enumerate(content.splitlines(), start=1)
         ]
-        iterate = timed(lambda: _iterate(path))
-        parse = timed(lambda: _parse(lines))
-        follow = timed(lambda: follow(path))
+        plain = timed(lambda: _iterate(path))
+        parsed = timed(lambda: _parse(lines))
+        followed = timed(lambda: follow(path))
     return {
         "megabytes": round(megabytes, 1),
         "lines": len(lines),
-        "iterate_mb_per_s": round(megabytes / iterate.seconds, 1),
-        "parse_mb_per_s": round(megabytes / parse.seconds, 1),
-        "read_and_parse_mb_per_s": round(megabytes / follow.seconds, 1),
-        "read_and_parse_times_iterate": round(follow.seconds / iterate.seconds, 1),
-        "spread": round(max(iterate.spread, parse.spread, follow.spread), 2),
+        "iterate_mb_per_s": round(megabytes / plain.seconds, 1),
+        "parse_mb_per_s": round(megabytes / parsed.seconds, 1),
+        "read_and_parse_mb_per_s": round(megabytes / followed.seconds, 1),
+        "read_and_parse_times_iterate": round(followed.seconds / plain.seconds, 1),
+        "spread": round(max(plain.spread, parsed.spread, followed.spread), 2),
     }
 
 

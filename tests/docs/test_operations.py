@@ -17,7 +17,7 @@ def test_every_setting_is_on_the_page_and_none_that_does_not_exist() -> None:
     assert set(ROWS) == set(variables())
 
 
-@pytest.mark.parametrize("name", [name for name, variable in variables().items() if variable.kind == "number"])
+@pytest.mark.parametrize("name", [name for name, variable in variables().items() if variable.kind == "env_float"])
 def test_the_default_on_the_page_is_the_one_in_the_code(name: str) -> None:
     assert float(ROWS[name]["default"].strip("`")) == float(variables()[name].default)
 

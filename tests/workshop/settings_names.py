@@ -8,12 +8,11 @@ from functools import cache
 from pathlib import Path
 
 SETTINGS = Path(__file__).parents[2] / "recovery" / "settings.py"
-READERS = {"env_str": "text", "env_bool": "yes or no", "env_float": "number", "env_list": "list"}
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`default` is the Python expression as it stands in the settings; "" where there is none."""
+    """`kind` is the reader's name (`env_float`); `default` the expression in the settings, "" where there is none."""
 
     name: str
     kind: str
@@ -24,8 +23,8 @@ class Variable:
 def variables() -> dict[str, Variable]:
     found = {}
     for node in ast.walk(ast.parse(SETTINGS.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in READERS:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.startswith("env_"):
             name = ast.literal_eval(node.args[0])
             default = ast.unparse(node.args[1]) if len(node.args) > 1 else ""
-            found[name] = Variable(name, READERS[node.func.id], default)
+            found[name] = Variable(name, node.func.id, default)
     return found

@@ -53,7 +53,7 @@ def test_compose_sets_every_variable_that_a_site_may_want_to_change(compose: dic
 def test_defaults_in_compose_are_those_of_the_settings(compose: dict[str, Any]) -> None:
     for name, value in compose["services"]["web"]["environment"].items():
         given = re.fullmatch(r"\$\{(\w+):-(.*)\}", str(value))
-        if given and known(name) and variables()[name].kind == "number":
+        if given and known(name) and variables()[name].kind == "env_float":
             assert float(given[2]) == float(variables()[name].default), name
 
 
