@@ -44,7 +44,9 @@ CHECKPOINT_SYMBOLS = {
     CheckpointState.MISSING: ("triangle-down-open", "muted"),
     CheckpointState.UNKNOWN: ("triangle-left-open", "warning"),
 }
-LABEL_FROM = 0.05  # a stretch narrower than this share of the chart carries no label
+LETTER_PX = 6.3  # of a label in a stretch; one that does not fit is left out
+SIDES_PX = 80  # margins left and right of the plot
+LANE = 0.87  # the moments stand above this share of the height, each kind in a row of its own
 
 
 def headline(data: RunData) -> str:
@@ -75,8 +77,8 @@ def _lost(before: AttemptData, after: AttemptData) -> int:
     return max(0, before.attempt.last_step - restored)
 
 
-def run_figure(data: RunData, *, theme: str) -> go.Figure:
-    """The whole figure for one theme, "light" or "dark"."""
+def run_figure(data: RunData, *, theme: str, width: int) -> go.Figure:
+    """The whole figure for one theme, "light" or "dark", and a width in pixels."""
     colour = PALETTE[theme]
     figure = go.Figure()
     _steps_of_attempts(figure, data, colour)
@@ -87,7 +89,7 @@ def run_figure(data: RunData, *, theme: str) -> go.Figure:
         _panel(figure, data, colour, field=name, axis=f"y{number + 2}")
     _moments(figure, data, colour)
     figure.update_layout(**_layout(data, colour, panels))
-    _stretches(figure, data, colour)
+    _stretches(figure, data, colour, width=width)
     return figure
 
 
@@ -170,16 +172,16 @@ def _panel(figure: go.Figure, data: RunData, colour: dict[str, str], *, field: s
 
 def _moments(figure: go.Figure, data: RunData, colour: dict[str, str]) -> None:
     """A lane on top: each moment's shape, with a thin line down through all panels."""
-    for label, (symbol, tone) in MOMENT_SYMBOLS.items():
+    for row, (label, (symbol, tone)) in enumerate(MOMENT_SYMBOLS.items()):
         rows = [m for m in data.moments if m.label == label]
         if not rows:
             continue
         figure.add_scatter(
             x=[_iso(m.at) for m in rows],
-            y=[0.5] * len(rows),
+            y=[len(MOMENT_SYMBOLS) - row] * len(rows),
             yaxis="y9",
             mode="markers",
-            marker={"symbol": symbol, "color": colour[tone], "size": 10},
+            marker={"symbol": symbol, "color": colour[tone], "size": 8},
             name=label.lower(),
             customdata=[m.incident_id for m in rows],
             hovertemplate=f"{label.lower()}, incident %{{customdata}}<extra></extra>",
@@ -188,31 +190,32 @@ def _moments(figure: go.Figure, data: RunData, colour: dict[str, str]) -> None:
         tone = MOMENT_SYMBOLS[moment.label][1]
         line = {"color": colour[tone], "width": 1}
         figure.add_shape(
-            type="line", xref="x", yref="paper", x0=_iso(moment.at), x1=_iso(moment.at), y0=0, y1=0.95,
+            type="line", xref="x", yref="paper", x0=_iso(moment.at), x1=_iso(moment.at), y0=0, y1=1,
             line=line, opacity=0.45, layer="below",
         )  # fmt: skip
 
 
-def _stretches(figure: go.Figure, data: RunData, colour: dict[str, str]) -> None:
+def _stretches(figure: go.Figure, data: RunData, colour: dict[str, str], *, width: int) -> None:
     """Waiting in the queue and standing still are stretches with a label, not gaps."""
     for attempt in data.attempts:
         row = attempt.attempt
         if row.submitted_at and attempt is not data.attempts[0]:
             until = row.started_at or data.end
-            _stretch(figure, data, row.submitted_at, until, "queued", colour["line"], colour)
+            _stretch(figure, data, (row.submitted_at, until), "queued", colour["line"], colour["muted"], width)
         if row.started_at and (attempt.samples or row.ended_at is None):
             first = attempt.samples[0].at if attempt.samples else data.end
-            _stretch(figure, data, row.started_at, first, "start-up", colour["info-soft"], colour)
+            _stretch(figure, data, (row.started_at, first), "start-up", colour["info-soft"], colour["muted"], width)
     for incident in data.incidents:
         later = [a.attempt.submitted_at for a in data.attempts if a.attempt.submitted_at > incident.failed_at]
         until = min(later, default=incident.closed_at or data.end)
-        _stretch(figure, data, incident.failed_at, until, "standing still", colour["critical-soft"], colour)
+        fill = colour["critical-soft"]
+        _stretch(figure, data, (incident.failed_at, until), "standing still", fill, colour["muted"], width)
 
 
 def _stretch(
-    figure: go.Figure, data: RunData, start: datetime, end: datetime, label: str, fill: str, colour: dict[str, str]
+    figure: go.Figure, data: RunData, span: tuple[datetime, datetime], label: str, fill: str, ink: str, width: int
 ) -> None:
-    start, end = max(start, data.start), min(end, data.end)
+    start, end = max(span[0], data.start), min(span[1], data.end)
     length, whole = (end - start).total_seconds(), (data.end - data.start).total_seconds()
     if length <= 0 or whole <= 0:
         return
@@ -220,11 +223,12 @@ def _stretch(
         type="rect", xref="x", yref="y domain", x0=_iso(start), x1=_iso(end), y0=0, y1=1,
         fillcolor=fill, opacity=0.75, line={"width": 0}, layer="below",
     )  # fmt: skip
-    if length / whole < LABEL_FROM:
+    text = f"{label} {wording.duration(length)}"
+    if length / whole * (width - SIDES_PX) < len(text) * LETTER_PX:
         return
     figure.add_annotation(
         x=_iso(start + (end - start) / 2), y=0.02, yref="y domain", yanchor="bottom", showarrow=False,
-        text=f"{label} {wording.duration(length)}", font={"color": colour["muted"], "size": 11},
+        text=text, font={"color": ink, "size": 11},
     )  # fmt: skip
 
 
@@ -236,7 +240,7 @@ def _layout(data: RunData, colour: dict[str, str], panels: list[str]) -> dict[st
         "font": {"family": "system-ui, sans-serif", "size": 12, "color": colour["text"]},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 64, "r": 16, "t": 8, "b": 64},
+        "margin": {"l": 64, "r": 16, "t": 4, "b": 72},
         "hovermode": "x unified",
         "hoversubplots": "axis",
         "hoverlabel": {
@@ -244,16 +248,17 @@ def _layout(data: RunData, colour: dict[str, str], panels: list[str]) -> dict[st
             "bordercolor": colour["line-strong"],
             "font": {"color": colour["text"]},
         },  # fmt: skip
-        "legend": {"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0, "font": {"size": 11}},
+        "legend": {
+            "orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "font": {"size": 11},
+        },  # fmt: skip
         "dragmode": "zoom",
         "xaxis": {**axis, "type": "date", "range": [_iso(data.start), _iso(data.end)], "anchor": _anchor(panels)},
-        "yaxis": {**axis, "domain": lowest[0], "title": {"text": "step"}, "tickformat": ",", "rangemode": "tozero"},
-        "yaxis9": {"domain": [0.955, 1], "range": [0, 1], "visible": False, "fixedrange": True},
+        "yaxis": {**axis, "domain": lowest[0], "title": {"text": "step", "font": {"size": 11}}, "tickformat": ","},
+        "yaxis9": {"domain": [LANE + 0.01, 1], "range": [0, len(MOMENT_SYMBOLS) + 1], "visible": False, "fixedrange": True},
     }
     for number, name in enumerate(panels):
-        title = "loss" if name == "loss" else "throughput<br>(its own unit)"
         layout[f"yaxis{number + 2}"] = {
-            **axis, "domain": lowest[number + 1], "title": {"text": title, "font": {"size": 11}}, "nticks": 4,
+            **axis, "domain": lowest[number + 1], "title": {"text": name, "font": {"size": 11}}, "nticks": 4,
             "rangemode": "tozero" if name == "throughput" else "normal",
         }  # fmt: skip
     return layout
@@ -261,7 +266,7 @@ def _layout(data: RunData, colour: dict[str, str], panels: list[str]) -> dict[st
 
 def _domains(panels: int) -> list[list[float]]:
     """Of the step panel first, then of those below it from top to bottom."""
-    return {0: [[0, 0.93]], 1: [[0.3, 0.93], [0, 0.22]], 2: [[0.46, 0.93], [0.25, 0.4], [0, 0.19]]}[panels]
+    return {0: [[0, LANE]], 1: [[0.3, LANE], [0, 0.22]], 2: [[0.44, LANE], [0.24, 0.38], [0, 0.18]]}[panels]
 
 
 def _anchor(panels: Iterable[str]) -> str:

@@ -2,6 +2,38 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.contrib.auth.views import LoginView, LogoutView
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from dashboard.views import admin, audit, decide, incidents, live, nodes, overview, policies, runs, shell
+
+urlpatterns = [
+    path("", overview.overview, name="overview"),
+    path("login/", LoginView.as_view(template_name="login.html", redirect_authenticated_user=True), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
+    path("incidents/", incidents.incidents, name="incidents"),
+    path("incidents/<int:pk>/", incidents.incident, name="incident"),
+    path("incidents/<int:pk>/evidence/<int:index>/", incidents.surroundings, name="surroundings"),
+    path("incidents/<int:pk>/close/", decide.close, name="close"),
+    path("approvals/", incidents.approvals, name="approvals"),
+    path("recommendations/<int:pk>/approve/", decide.approve, name="approve"),
+    path("recommendations/<int:pk>/reject/", decide.reject, name="reject"),
+    path("runs/", runs.runs, name="runs"),
+    path("runs/<int:pk>/", runs.run, name="run"),
+    path("runs/<int:pk>/chart.json", runs.run_chart, name="run-chart"),
+    path("jobs/<int:pk>/", runs.job, name="job"),
+    path("jobs/<int:pk>/chart.json", runs.job_chart, name="job-chart"),
+    path("nodes/", nodes.nodes, name="nodes"),
+    path("policies/", policies.policies, name="policies"),
+    path("policies/edit/", policies.edit, name="policy-edit"),
+    path("policies/advanced/", policies.advanced, name="policy-advanced"),
+    path("policies/<int:number>/", policies.policy, name="policy"),
+    path("audit/", audit.audit, name="audit"),
+    path("admin/", admin.admin, name="admin"),
+    path("clusters/<int:pk>/pause/", admin.pause, name="pause"),
+    path("clusters/<int:pk>/arm/", admin.arm, name="arm"),
+    path("shell/", shell.shell, name="shell"),
+    path("preferences/", shell.preferences, name="preferences"),
+    path("search/", shell.search, name="search"),
+    path("live/", live.live, name="live"),
+]

@@ -8,3 +8,7 @@ urlpatterns = [
     path("api/v1/", include("recovery.api.urls")),
     path("", include("dashboard.urls")),
 ]
+
+handler403 = "dashboard.errors.forbidden"
+handler404 = "dashboard.errors.not_found"
+handler500 = "dashboard.errors.broken"

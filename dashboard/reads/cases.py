@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
+from dashboard.reads.evidence import EvidenceLine, lines_of
 from dashboard.timeline import Case, Stage, build
 from recovery import selectors
 from recovery.core.lifecycle import OPEN_STATES, PERSON_STATES, IncidentState
@@ -108,6 +109,15 @@ class IncidentPage:
     @property
     def incident(self) -> Incident:
         return self.case.incident
+
+    @property
+    def evidence(self) -> tuple[EvidenceLine, ...]:
+        return lines_of(self.incident)
+
+    @property
+    def coverage(self) -> dict[str, str]:
+        """Kind of fact → what was looked for, and found or not."""
+        return dict(self.incident.diagnosis.get("coverage") or {})
 
     @property
     def checkpoint_changed(self) -> bool:

@@ -3,10 +3,64 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from recovery.models import Incident, LogFile, Signal
 
 AROUND = 6  # recognised lines on each side
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvidenceLine:
+    """One line of the stored diagnosis. `source` is a log file's path, or the word for who said it."""
+
+    index: int
+    text: str
+    source: str
+    line: int | None
+    role: str
+    rule: str
+    at: datetime | None
+    rank: int | None
+    node: str
+    first: bool  # where it began
+
+    @property
+    def said_by(self) -> str:
+        """ "Slurm says", or the file and line."""
+        if self.line is not None:
+            return f"{self.source}:{self.line}"
+        return {"scheduler": "Slurm says", "node": "Slurm says of the node"}.get(self.source, self.source)
+
+
+def lines_of(incident: Incident) -> tuple[EvidenceLine, ...]:
+    """The evidence of the diagnosis that holds now, in its own order."""
+    diagnosis = incident.diagnosis
+    first = diagnosis.get("first_failure") or {}
+    place = (first.get("source"), first.get("line"), first.get("text"))
+    return tuple(
+        EvidenceLine(
+            index=index,
+            text=str(item.get("text", "")),
+            source=str(item.get("source", "")),
+            line=item.get("line"),
+            role=str(item.get("role", "")),
+            rule=str(item.get("rule", "")),
+            at=_moment(item.get("at")),
+            rank=item.get("rank"),
+            node=str(item.get("node", "")),
+            first=bool(first) and (item.get("source"), item.get("line"), item.get("text")) == place,
+        )
+        for index, item in enumerate(diagnosis.get("evidence") or ())
+    )
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

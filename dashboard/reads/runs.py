@@ -97,7 +97,7 @@ _ORDER = (NodeState.DOWN, NodeState.DRAINED, NodeState.DRAINING, NodeState.UNKNO
 def nodes(cluster: Cluster | None, *, state: str = "", name: str = "") -> list[NodeRow]:
     """Every node, those with a trouble first; two queries."""
     found = selectors.nodes(cluster_id=cluster.pk if cluster else None)
-    if state in NodeState:
+    if state in list(NodeState):
         found = found.filter(state=state)
     if name:
         found = found.filter(name__icontains=name)

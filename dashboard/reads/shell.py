@@ -1,4 +1,4 @@
-"""What stands around every page: clusters and the age of their pictures, the state of automation, what needs a person."""
+"""What stands around every page: clusters, the age of their pictures, automation, and what needs a person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.conf import settings
 
 from recovery.core.lifecycle import PERSON_STATES
 from recovery.core.types import Mode
-from recovery.models import Cluster, Incident, Membership, PolicyVersion
+from recovery.models import Cluster, Event, Incident, Membership, PolicyVersion
 from recovery.models.access import Role
 
 SESSION_KEY = "cluster"
@@ -44,6 +44,7 @@ class Shell:
     pictures: tuple[Picture, ...]  # of the chosen clusters, the worst first
     automation: Automation
     needs_person: int
+    newest_event: int  # the page shows everything up to here; its stream of changes begins here
 
     @property
     def in_view(self) -> tuple[Cluster, ...]:
@@ -95,7 +96,8 @@ def furthest_mode(policy: PolicyVersion) -> Mode:
 
 
 def shell(chosen: str, *, now: datetime) -> Shell:
-    """Three queries: clusters, the newest policy, the count of incidents that need a person."""
+    """Four queries: the newest event, clusters, the newest policy, the count of incidents that need a person."""
+    newest = Event.objects.order_by("-id").values_list("id", flat=True).first()  # first: what comes later is told
     clusters = tuple(Cluster.objects.all())
     found = next((cluster for cluster in clusters if cluster.name == chosen), None)
     in_view = (found,) if found else clusters
@@ -109,6 +111,7 @@ def shell(chosen: str, *, now: datetime) -> Shell:
         pictures=tuple(pictures),
         automation=automation_of(in_view, PolicyVersion.objects.order_by("-number").first()),
         needs_person=waiting.count(),
+        newest_event=newest or 0,
     )
 
 

@@ -18,6 +18,7 @@ from dashboard.timeline import Stage
 from recovery.access import Actor, Permission
 from recovery.core import words
 from recovery.core.lifecycle import INCIDENT_WORDS, StateWords
+from recovery.models import Event
 
 register = template.Library()
 
@@ -71,6 +72,12 @@ def sentence(table: str, value: str) -> str:
     return found.sentence if found else ""
 
 
+@register.simple_tag
+def tone(table: str, value: str) -> str:
+    found = TABLES[table].get(value)
+    return found.tone if found else "muted"
+
+
 @register.filter
 def label(value: str, table: str) -> str:
     """The word for a value: {{ incident.failure_class|label:"failure" }}."""
@@ -88,7 +95,7 @@ def _clock(at: datetime, now: datetime) -> str:
 
 def _time(at: datetime | None, kind: str, text: str) -> SafeString:
     if at is None:
-        return mark_safe('<span class="unknown">unknown</span>')  # noqa: S308 - a constant
+        return mark_safe('<span class="unknown">unknown</span>')
     at = at.astimezone(UTC)
     return format_html(
         '<time datetime="{}" data-as="{}" title="{}">{}</time>',
@@ -176,3 +183,23 @@ def can(actor: Actor | None, permission: str) -> bool:
 @register.filter
 def action_words(kind: str, nodes: Sequence[str] = ()) -> str:
     return wording.action(kind, nodes)
+
+
+# How events read; others by their own words.
+_VERBS = {
+    "cluster.paused": "Paused automation",
+    "cluster.armed": "Armed automation",
+    "policy.saved": "Saved a policy",
+}
+
+
+@register.filter
+def verb_words(event: Event) -> str:
+    """What an event did: a state's own word for a change of state, else the verb with its dots and dashes opened."""
+    if event.verb in _VERBS:
+        return _VERBS[event.verb]
+    table, _, rest = event.verb.partition(".")
+    words_of = TABLES.get(table, {}).get(event.new)
+    if words_of is not None and rest == event.new:
+        return f"Action {words_of.label.lower()}" if table == "action" else words_of.label
+    return event.verb.replace(".", " ").replace("_", " ").capitalize()

@@ -33,7 +33,7 @@ def incidents(request: DeskRequest) -> HttpResponse:
     show = show if show in cases.FILTERS else "open"
     found = cases.incidents(chosen_cluster(request), show=show)
     failure_class = request.GET.get("class", "")
-    if failure_class in FailureClass:
+    if failure_class in list(FailureClass):
         found = found.filter(failure_class=failure_class)
     pages = Paginator(found, PER_PAGE)
     shown = pages.get_page(request.GET.get("page"))
@@ -42,7 +42,7 @@ def incidents(request: DeskRequest) -> HttpResponse:
         "page": shown,
         "show": show,
         "filters": cases.FILTERS,
-        "failure_class": failure_class if failure_class in FailureClass else "",
+        "failure_class": failure_class if failure_class in list(FailureClass) else "",
         "classes": list(FailureClass),
         "place": "incidents",
     }
@@ -84,6 +84,7 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         "recommendation": found.case.recommendation,
         "decision": found.case.decision,
         "action": found.case.action,
+        "on": f"incident-{pk}",
         "decide_version": decide_version(found),
         "waits": waits,
         "expired": waits and found.case.expired(request.now),

@@ -18,7 +18,7 @@ def nodes(request: DeskRequest) -> HttpResponse:
     state, name = request.GET.get("state", ""), request.GET.get("name", "").strip()[:100]
     rows = read_nodes(chosen_cluster(request), name=name)
     counts = Counter(row.node.state for row in rows)
-    chosen = state if state in NodeState else ""
+    chosen = state if state in list(NodeState) else ""
     context = {
         "rows": [row for row in rows if not chosen or row.node.state == chosen],
         "state": chosen,

@@ -77,7 +77,7 @@ def _wishes(request: DeskRequest) -> dict[str, Any]:
 
 def _figure(request: DeskRequest, data: chart_data.RunData) -> HttpResponse:
     theme = "dark" if request.GET.get("theme") == "dark" else "light"
-    figure = charts.run_figure(data, theme=theme)
+    figure = charts.run_figure(data, theme=theme, width=chart_data.width_of(request.GET.get("width", "")))
     return HttpResponse(figure.to_json(), content_type="application/json")
 
 

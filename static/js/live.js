@@ -16,6 +16,7 @@
   // Nothing moves under the pointer, and nothing is replaced while somebody writes in it.
   function busy(region) {
     const active = document.activeElement;
+    if (region.hasAttribute("data-always")) return false; // keeps what is typed by itself
     if (region.contains(active) && active.matches("input, textarea, select")) return true;
     return region.hasAttribute("data-hold") && region.matches(":hover");
   }
@@ -42,6 +43,7 @@
   }
 
   function changed(kinds) {
+    document.dispatchEvent(new CustomEvent("desk:changed", { detail: kinds }));
     for (const region of regions()) {
       const wanted = region.dataset.live.split(" ");
       if (kinds.some((kind) => wanted.includes(kind))) soon(region);

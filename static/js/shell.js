@@ -52,6 +52,23 @@
     if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
   });
 
+  // A filter applies at once; without JavaScript its button does it.
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("select[data-submits]")) event.target.form.requestSubmit();
+  });
+
+  // When the decide box is replaced because the case changed, what was typed moves into the new form of that name.
+  let typed = {};
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.target.id !== "decide") return;
+    typed = {};
+    for (const box of event.detail.target.querySelectorAll("textarea")) if (box.value) typed[box.id] = box.value;
+  });
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.detail.target.id !== "decide" || event.detail.requestConfig.verb === "post") return;
+    for (const box of event.detail.target.querySelectorAll("textarea")) if (!box.value && typed[box.id]) box.value = typed[box.id];
+  });
+
   // The theme without a reload: nothing that was typed is lost. Without JavaScript the form does it.
   document.addEventListener("submit", (event) => {
     const form = event.target;

@@ -1,0 +1,118 @@
+"""The policy: what holds, its history, and for administrators the two forms that make a new version."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from dashboard import policy_form
+from dashboard.page import DeskRequest, page
+from recovery import selectors
+from recovery.access import Permission
+from recovery.core.policy import DEFAULT_RULES
+from recovery.core.types import Mode
+from recovery.models import PolicyVersion
+from recovery.pipeline import by_hand
+
+VERSIONS = 30
+
+
+def _rules(version: PolicyVersion | None) -> dict[str, Any]:
+    return dict(version.rules) if version else DEFAULT_RULES
+
+
+def _context(version: PolicyVersion | None, table: policy_form.Table) -> dict[str, Any]:
+    return {
+        "version": version,
+        "table": table,
+        "modes": list(Mode),
+        "usual_restarts": policy_form.USUAL_RESTARTS,
+        "next_number": version.number + 1 if version else 1,
+        "place": "policies",
+    }
+
+
+@require_GET
+@page()
+def policies(request: DeskRequest) -> HttpResponse:
+    version = selectors.current_policy()
+    context = _context(version, policy_form.table_of(_rules(version)))
+    return render(request, "policies.html", context | {"versions": selectors.policies()[:VERSIONS]})
+
+
+@require_GET
+@page()
+def policy(request: DeskRequest, number: int) -> HttpResponse:
+    """One version as it was stored: it is never edited."""
+    version = selectors.policies().filter(number=number).first()
+    if version is None:
+        raise Http404(f"There is no policy version {number}.")
+    newest = selectors.current_policy()
+    context = _context(version, policy_form.table_of(version.rules))
+    return render(
+        request, "policies/version.html", context | {"text": policy_form.as_text(version.rules), "newest": newest}
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@page(Permission.POLICY_EDIT)
+def edit(request: DeskRequest) -> HttpResponse:
+    """The table: mode and restarts per class, limits, expiry. Saving makes a new version."""
+    version = selectors.current_policy()
+    if request.method != "POST":
+        return render(request, "policies/edit.html", _context(version, policy_form.table_of(_rules(version))))
+    table = policy_form.read(_rules(version), request.POST)
+    context = _context(version, table) | {"reason": request.POST.get("reason", "")}
+    errors = table.problems
+    if not errors and table.rules is not None:
+        errors = _save(request, table.rules, version)
+        if not errors:
+            return redirect("policies")
+    return render(request, "policies/edit.html", context | {"errors": errors}, status=422)
+
+
+@require_http_methods(["GET", "POST"])
+@page(Permission.POLICY_EDIT)
+def advanced(request: DeskRequest) -> HttpResponse:
+    """The whole document as JSON, for rules that the table can't say."""
+    version = selectors.current_policy()
+    context = {"version": version, "text": policy_form.as_text(_rules(version)), "place": "policies"}
+    if request.method != "POST":
+        return render(request, "policies/advanced.html", context)
+    text = request.POST.get("rules", "")
+    context |= {"text": text, "reason": request.POST.get("reason", "")}
+    try:
+        rules = json.loads(text)
+    except ValueError as problem:
+        return render(request, "policies/advanced.html", context | {"errors": [_not_json(problem)]}, status=422)
+    errors = _save(request, rules, version)
+    if errors:
+        return render(request, "policies/advanced.html", context | {"errors": errors}, status=422)
+    return redirect("policies")
+
+
+def _not_json(problem: ValueError) -> str:
+    if isinstance(problem, json.JSONDecodeError):
+        return f"This is not JSON: line {problem.lineno}, column {problem.colno}: {problem.msg}."
+    return "This is not JSON: a number in it is too long."
+
+
+def _save(request: DeskRequest, rules: Any, base: PolicyVersion | None) -> list[str]:
+    """Store a new version; the errors instead where it can't be. Never on top of a version that was not looked at."""
+    held = str(base.number if base else 0)
+    if request.POST.get("base", held) != held:
+        return [
+            f"Version {held} was saved while you edited: it is not in this form. Open the policy in another tab, "
+            "compare, and press Save again to put yours on top."
+        ]
+    try:
+        saved = by_hand.save_policy(rules, reason=request.POST.get("reason", ""), actor=request.actor, now=request.now)
+    except by_hand.Invalid as problem:
+        return problem.errors
+    messages.success(request, f"Version {saved.number} holds from now on.", extra_tags="ok")
+    return []

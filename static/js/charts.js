@@ -1,0 +1,93 @@
+// Draws the figures that dashboard/charts.py builds: for the size and theme at hand, in the reader's time zone.
+"use strict";
+
+(function () {
+  const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
+  const two = (n) => String(n).padStart(2, "0");
+
+  // plotly draws a date as it is written: a moment in UTC is written in the reader's zone first.
+  function local(text) {
+    const at = new Date(text);
+    return at.getFullYear() + "-" + two(at.getMonth() + 1) + "-" + two(at.getDate()) + " " +
+      two(at.getHours()) + ":" + two(at.getMinutes()) + ":" + two(at.getSeconds()) + "." + String(at.getMilliseconds()).padStart(3, "0");
+  }
+
+  function inZone(value) {
+    if (typeof value === "string") return ISO.test(value) ? local(value) : value;
+    if (Array.isArray(value)) return value.map(inZone);
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, inZone(item)]));
+    }
+    return value;
+  }
+
+  function theme() {
+    const chosen = document.documentElement.dataset.theme;
+    if (chosen === "light" || chosen === "dark") return chosen;
+    return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  }
+
+  function say(box, text) {
+    let wait = box.querySelector(".wait");
+    if (!wait) {
+      wait = document.createElement("p");
+      wait.className = "wait";
+      box.append(wait);
+    }
+    wait.textContent = text;
+  }
+
+  async function draw(box) {
+    const width = Math.round(box.clientWidth);
+    if (!width || box.dataset.busy) return;
+    box.dataset.busy = "yes";
+    try {
+      const url = new URL(box.dataset.chart, location.href);
+      url.searchParams.set("width", String(width));
+      url.searchParams.set("theme", theme());
+      const answer = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin" });
+      if (!answer.ok) throw new Error("the server answered " + answer.status);
+      const figure = inZone(await answer.json());
+      const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+      figure.layout.xaxis.title = { text: "time (" + zone + ")", font: { size: 11 }, standoff: 2 };
+      figure.layout.uirevision = "kept"; // a zoom stays when fresh data comes
+      if (width < 560) { // the legend takes more rows
+        figure.layout.margin = { l: 48, r: 8, t: 4, b: 104 };
+        figure.layout.xaxis.title.text = "";
+      }
+      figure.layout.width = width;
+      figure.layout.height = box.clientHeight;
+      const old = box.querySelector(":scope > .wait");
+      if (old) old.remove();
+      await Plotly.react(box, figure.data, figure.layout, { displayModeBar: false, displaylogo: false, scrollZoom: false, doubleClick: "reset" });
+      box.dataset.state = "drawn";
+    } catch (error) {
+      box.dataset.state = box.dataset.state === "drawn" ? "drawn" : "failed";
+      if (box.dataset.state === "failed") say(box, "The chart could not be drawn: " + error.message + ". The figures are in the table.");
+    } finally {
+      delete box.dataset.busy;
+    }
+  }
+
+  const boxes = () => Array.from(document.querySelectorAll("[data-chart]"));
+  const drawAll = () => boxes().forEach(draw);
+
+  let later = null;
+  const soon = () => { clearTimeout(later); later = setTimeout(drawAll, 200); };
+
+  new ResizeObserver(soon).observe(document.querySelector("main"));
+  document.addEventListener("desk:theme", drawAll);
+  document.addEventListener("desk:changed", (event) => {
+    for (const box of boxes()) if (event.detail.includes(box.dataset.chartOn)) soon();
+  });
+  setInterval(() => {
+    if (document.hidden) return;
+    for (const box of boxes()) {
+      const every = Number(box.dataset.chartEvery) * 1000;
+      const now = Date.now();
+      if (every && now - Number(box.dataset.drawnAt || now) >= every) draw(box);
+      if (!box.dataset.drawnAt || now - Number(box.dataset.drawnAt) >= every) box.dataset.drawnAt = String(now);
+    }
+  }, 2000);
+  drawAll();
+})();
