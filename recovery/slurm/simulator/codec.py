@@ -72,4 +72,10 @@ def _sequence(make: Callable[[Any], Any], inner: Callable[[Any], Any]) -> Callab
 def _record(kind: Any) -> Callable[[Any], Any]:
     hints = get_type_hints(kind)
     inner = {name: _decoder(hints[name]) for name in _names(kind)}
-    return lambda value: kind(**{name: inner[name](item) for name, item in value.items()})
+
+    def make(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise TypeError(f"a {kind.__name__} can't be made of {type(value).__name__}")
+        return kind(**{name: inner[name](item) for name, item in value.items()})
+
+    return make

@@ -7,7 +7,6 @@ effects are stored with the state that they belong to, and are done again where 
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import zipfile
@@ -23,7 +22,7 @@ class EffectKind(StrEnum):
     LOG = "log"  # put `text` at `offset` of the log, which ends there; offset 0 empties it first
     SAVE_BEGIN = "save_begin"  # half of the shards are there, one of them in part
     SAVE_END = "save_end"
-    SAVE_TORN = "save_torn"  # looks finished, but the last shard is cut
+    SAVE_TORN = "save_torn"  # looks finished, but the last shard is empty
     REMOVE = "remove"
 
 
@@ -98,18 +97,18 @@ def _remove(path: Path) -> None:
 
 
 def _save(run_folder: Path, effect: Effect) -> None:
+    """Megatron's own layout (--ckpt-format torch): one folder for each model-parallel rank, then the tracker file."""
     folder = run_folder / folder_name(effect.step)
     data = shard_bytes(effect.step)
-    half = effect.shards // 2
-    last = half if effect.kind is EffectKind.SAVE_BEGIN else effect.shards - 1
-    for shard in range(last + 1):
-        cut = shard == last and effect.kind is not EffectKind.SAVE_END
-        _write_shard(folder / f"mp_rank_{shard:02d}", data[: len(data) // 2] if cut else data)
+    shards = [data] * effect.shards
     if effect.kind is EffectKind.SAVE_BEGIN:
-        return
-    metadata = {"iteration": effect.step, "shards": effect.shards, "format": "torch"}
-    (folder / "metadata.json").write_text(json.dumps(metadata) + "\n")
-    _replace(run_folder / TRACKER, f"{effect.step}")  # last: it is what makes the checkpoint count
+        shards = [*shards[: effect.shards // 2], data[: len(data) // 4]]
+    elif effect.kind is EffectKind.SAVE_TORN:
+        shards[-1] = b""  # as after a power loss: the name is there, the blocks are not
+    for rank, content in enumerate(shards):
+        _write_shard(folder / f"mp_rank_{rank:02d}", content)
+    if effect.kind is not EffectKind.SAVE_BEGIN:
+        _replace(run_folder / TRACKER, f"{effect.step}")  # last: it is what makes the checkpoint count
 
 
 def _write_shard(folder: Path, data: bytes) -> None:

@@ -76,15 +76,15 @@ def last_words(stage: Stage, job: Job, at: float, why: str) -> None:
 def requeue(stage: Stage, job: Job, *, hold: bool, at: float, end: End = REQUEUED) -> None:
     """Put a running or ended job back into the queue as its next attempt.
 
-    `Restarts` counts at once and the submit time is overwritten. A job that had ended keeps its exit code and reason
-    while it waits; a running one ends as `end`.
+    `Restarts` counts at once and the submit time is overwritten. A job that had ended keeps its reason until the
+    scheduler looks at it; a running one ends as `end`.
     """
     if job.training is not None:
         if end is REQUEUED:
             last_words(stage, job, at, " DUE TO JOB REQUEUE")
         end_attempt(stage, job, end, at)
         job.reason = "BeginTime"
-    _keep_record(job, end, at)
+    _keep_record(job, at)
     job.state = JobState.PENDING
     job.restart_count += 1
     job.submitted_at = at
@@ -100,10 +100,9 @@ def requeue(stage: Stage, job: Job, *, hold: bool, at: float, end: End = REQUEUE
     stage.schedule(at + stage.spec.latency_s)
 
 
-def _keep_record(job: Job, end: End, at: float) -> None:
-    """As 22.05 keeps it: an ended attempt that was requeued reads REQUEUED, its own exit code, ended at the requeue."""
+def _keep_record(job: Job, at: float) -> None:
+    """The attempt as accounting tells it, by its batch step: its own end, except that of a cancelled one is lost."""
     record = job.attempt()
-    if end is REQUEUED:
-        record.state = JobState.REQUEUED
-    record.ended_at = at
+    if record.state is JobState.CANCELLED:
+        record.state, record.ended_at = JobState.REQUEUED, at
     job.past.append(record)

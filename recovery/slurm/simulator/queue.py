@@ -109,7 +109,7 @@ def _start(stage: Stage, job: Job, nodes: list[Node], at: float) -> None:
     for node in nodes:
         node.used += job.spec.gpus_per_node
     job.nodes = tuple(sorted(node.name for node in nodes))
-    job.state, job.reason = JobState.RUNNING, "None"
+    job.state, job.reason = JobState.RUNNING, ""
     job.started_at, job.ended_at = at, None
     job.exit_code = job.exit_signal = 0
     job.step_exit_codes = ()

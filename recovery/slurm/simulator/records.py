@@ -23,10 +23,9 @@ def moment_or_none(at: float | None) -> datetime | None:
 
 def job_record(stage: Stage, job: sim.Job) -> JobRecord:
     spec = job.spec
-    pending = job.state is JobState.PENDING
-    nodes = () if pending and job.completing_until is None else job.nodes
-    stdout = stdout_path(stage, job)
-    ended = job.state.is_terminal
+    state = JobState.COMPLETING if job.completing_until is not None else job.state
+    waits, ended = state is JobState.PENDING, state.is_terminal
+    nodes = () if waits else job.nodes
     partition = stage.spec.partition(spec.partition)
     return JobRecord(
         job_id=job.job_id,
@@ -34,17 +33,17 @@ def job_record(stage: Stage, job: sim.Job) -> JobRecord:
         user=spec.user,
         account=spec.account,
         partition=partition.name if partition else spec.partition,
-        state=JobState.COMPLETING if job.completing_until is not None else job.state,
+        state=state,
         state_reason=job.reason,
         submitted_at=moment(job.submitted_at),
         restart_count=job.restart_count,
         requeueable=spec.requeueable,
-        held=job.held,
+        held=waits and job.held,
         eligible_at=moment(job.begin_at),
         started_at=moment_or_none(job.started_at),
-        ended_at=moment_or_none(job.ended_at),
-        exit_code=job.exit_code if ended or (pending and job.restart_count) else None,
-        exit_signal=job.exit_signal if ended or (pending and job.restart_count) else None,
+        ended_at=moment_or_none(job.ended_at) if ended else None,
+        exit_code=job.exit_code if ended else None,
+        exit_signal=job.exit_signal or None if ended else None,
         nodes=nodes,
         node_count=spec.nodes,
         excluded_nodes=job.excluded,
@@ -53,8 +52,7 @@ def job_record(stage: Stage, job: sim.Job) -> JobRecord:
         time_limit_s=spec.time_limit_s,
         comment=comment(stage, job),
         work_dir=str(stage.root),
-        stdout=stdout,
-        stderr=stdout,
+        stdout=stdout_path(stage, job),  # stderr goes there too
         batch_host=nodes[0] if nodes else "",
     )
 
@@ -103,7 +101,7 @@ def _attempt_record(job_id: str, number: int, attempt: sim.Attempt) -> AttemptRe
         started_at=moment_or_none(attempt.started_at),
         ended_at=moment_or_none(attempt.ended_at),
         exit_code=attempt.exit_code if ended else None,
-        exit_signal=attempt.exit_signal if ended else None,
+        exit_signal=attempt.exit_signal or None if ended else None,
         nodes=() if attempt.state is JobState.PENDING else attempt.nodes,
         cancelled_by=attempt.cancelled_by,
         step_exit_codes=attempt.step_exit_codes,

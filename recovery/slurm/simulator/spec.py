@@ -31,7 +31,7 @@ class FaultKind(StrEnum):
     HANG = "hang"  # the log stops, the job keeps running
     SLOW = "slow"
     NAN = "nan"  # Megatron leaves the loss out of its line
-    TEAR = "tear"  # the next save looks finished, but a shard is cut
+    TEAR = "tear"  # the next save looks finished, but a shard is empty
     STOP_SAVING = "stop_saving"
     IGNORE_CHECKPOINT = "ignore_checkpoint"  # starts from scratch although there is a checkpoint
     GARBAGE = "garbage"  # bytes that are no text, and one line of a megabyte

@@ -26,7 +26,7 @@ class End:
     """How an attempt ends, in the scheduler's words."""
 
     state: JobState
-    reason: str = "None"
+    reason: str = ""
     exit_code: int = 0
     exit_signal: int = 0
     step_exit_codes: tuple[int, ...] = ()
@@ -78,7 +78,7 @@ class Job:
     log: str  # path of the log, below the state directory; "": it writes none
     submitted_at: float
     state: JobState = JobState.PENDING
-    reason: str = "None"
+    reason: str = ""
     restart_count: int = 0
     held: bool = False
     excluded: tuple[str, ...] = ()

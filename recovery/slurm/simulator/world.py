@@ -135,7 +135,7 @@ class World(Stage):
         if not job.held:
             return
         job.held = False
-        job.reason = "BeginTime" if job.begin_at > self.state.now else "None"
+        job.reason = "BeginTime" if job.begin_at > self.state.now else ""
         self.schedule(self.state.now + self.spec.latency_s)
 
     def set_excluded_nodes(self, job_id: str, names: tuple[str, ...]) -> None:
