@@ -247,14 +247,24 @@ def _layout(data: RunData, colour: dict[str, str], panels: list[str]) -> dict[st
             "bgcolor": colour["surface"],
             "bordercolor": colour["line-strong"],
             "font": {"color": colour["text"]},
-        },  # fmt: skip
+        },
         "legend": {
-            "orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "font": {"size": 11},
-        },  # fmt: skip
+            "orientation": "h",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "x": 0,
+            "font": {"size": 11},
+        },
         "dragmode": "zoom",
         "xaxis": {**axis, "type": "date", "range": [_iso(data.start), _iso(data.end)], "anchor": _anchor(panels)},
         "yaxis": {**axis, "domain": lowest[0], "title": {"text": "step", "font": {"size": 11}}, "tickformat": ","},
-        "yaxis9": {"domain": [LANE + 0.01, 1], "range": [0, len(MOMENT_SYMBOLS) + 1], "visible": False, "fixedrange": True},
+        "yaxis9": {
+            "domain": [LANE + 0.01, 1],
+            "range": [0, len(MOMENT_SYMBOLS) + 1],
+            "visible": False,
+            "fixedrange": True,
+        },
     }
     for number, name in enumerate(panels):
         layout[f"yaxis{number + 2}"] = {

@@ -136,7 +136,9 @@ def _row(base: Mapping[str, Any], typed: Mapping[str, str], failure_class: Failu
 def _limit(typed: Mapping[str, str], key: str, label: str, unit: str, whole: bool) -> LimitRow:
     value = typed.get(key, "").strip()
     wanted = f"give a {'whole ' if whole else ''}number of {unit}."
-    return LimitRow(key=key, label=label, unit=unit, value=value, problem="" if _number(value, whole=whole) is not None else wanted)
+    return LimitRow(
+        key=key, label=label, unit=unit, value=value, problem="" if _number(value, whole=whole) is not None else wanted
+    )
 
 
 def _number(text: str, *, whole: bool) -> float | None:
@@ -173,15 +175,11 @@ def _rules(
 
 def _without(rules: list[dict[str, Any]], changed: list[FailureClass]) -> list[dict[str, Any]]:
     """The rules less the changed classes; a rule for every class ("*") stays, new ones stand before it."""
-    kept = []
-    for rule in rules:
-        if rule["classes"] != "*":
-            classes = [c for c in rule["classes"] if c not in changed]
-            if not classes:
-                continue
-            rule = {**rule, "classes": classes}  # noqa: PLW2901
-        kept.append(rule)
-    return kept
+    kept = [
+        rule if rule["classes"] == "*" else {**rule, "classes": [c for c in rule["classes"] if c not in changed]}
+        for rule in rules
+    ]
+    return [rule for rule in kept if rule["classes"]]
 
 
 def _own_rule(failure_class: FailureClass, setting: Setting, taken: list[dict[str, Any]]) -> dict[str, Any]:

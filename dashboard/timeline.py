@@ -41,6 +41,7 @@ class Stage:
     mark: Mark
     at: datetime | None = None
     deadline: datetime | None = None  # of a stage that is waited for
+    waits_for: str = ""
     detail: str = ""  # what was seen, or why it failed or is not needed
     gap_s: float | None = None
     running_since: datetime | None = None  # the gap after this stage is still growing since then
@@ -51,7 +52,7 @@ class Stage:
 
     @property
     def word(self) -> str:
-        return WORDS[self.mark]
+        return f"{WORDS[self.mark]} for {self.waits_for}" if self.waits_for else WORDS[self.mark]
 
     @property
     def hint(self) -> str:
@@ -146,7 +147,7 @@ def _acted(case: Case) -> Stage:
         return replace(stage, mark=Mark.NOT_NEEDED, detail=not_needed)
     if case.state is S.AWAITING_DECISION:
         expires = case.recommendation.expires_at if case.recommendation else None
-        return replace(stage, mark=Mark.WAITING, deadline=expires, detail="for a decision")
+        return replace(stage, mark=Mark.WAITING, deadline=expires, waits_for="a decision")
     if case.state is S.ACTING:
         deadline = case.action.deadline_at if case.action else incident.deadline_at
         return replace(stage, mark=Mark.WAITING, deadline=deadline)
@@ -178,7 +179,7 @@ def _restored(case: Case) -> Stage:
     if case.state is S.RESTORING:
         return replace(stage, mark=Mark.WAITING, deadline=incident.deadline_at)
     if case.state is S.WATCHING:
-        return replace(stage, mark=Mark.WAITING, detail="we watch whether the run comes back")
+        return replace(stage, mark=Mark.WAITING, waits_for="the run to come back")
     if case.state is S.NEEDS_PERSON and incident.acted_at is not None:
         return replace(stage, mark=Mark.FAILED, detail=incident.alarm)
     return _ended(case, stage)

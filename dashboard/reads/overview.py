@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -79,7 +78,7 @@ def _of(attempts: QuerySet[Attempt], cluster: Cluster | None) -> QuerySet[Attemp
     return attempts if cluster is None else attempts.filter(job__cluster=cluster)
 
 
-def _vanished(cluster: Cluster | None) -> Sequence[Job]:
+def _vanished(cluster: Cluster | None) -> QuerySet[Job]:
     rows = selectors.jobs().exclude(vanished_at=None).filter(attempts__closed_at=None).distinct()
     return (rows if cluster is None else rows.filter(cluster=cluster)).order_by("-vanished_at")[:MOST]
 

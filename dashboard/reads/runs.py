@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet
 
-from dashboard.reads import cases
+from dashboard.reads.cases import Row, incidents, rows
 from recovery import selectors
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import NodeState
@@ -26,7 +26,7 @@ class RunPage:
     job: Job | None
     attempts: tuple[Attempt, ...]  # oldest first
     checkpoints: tuple[Checkpoint, ...]  # newest first, bounded
-    cases: tuple[cases.Row, ...]  # newest first
+    cases: tuple[Row, ...]  # newest first
     logs: tuple[LogFile, ...]  # of the newest attempt
     restorable: Checkpoint | None
 
@@ -35,14 +35,14 @@ class RunPage:
         return self.attempts[-1] if self.attempts else None
 
     @property
-    def open_case(self) -> cases.Row | None:
+    def open_case(self) -> Row | None:
         return next((row for row in self.cases if row.case.state is not IncidentState.CLOSED), None)
 
 
 def run_page(pk: int) -> RunPage:
     """Raises selectors.NotFound."""
     detail = selectors.run_detail(run_id=pk)
-    found = cases.incidents(None).filter(run_id=pk)
+    found = incidents(None).filter(run_id=pk)
     return _page(detail.run, None, detail.attempts, detail.checkpoints, found, detail.restorable)
 
 
@@ -51,7 +51,7 @@ def job_page(pk: int) -> RunPage:
     job = selectors.job_detail(job_pk=pk)
     attempts = tuple(selectors.attempts().filter(job=job).order_by("number"))
     run = selectors.run_detail(run_id=job.run_id)
-    found = cases.incidents(None).filter(attempt__job=job)
+    found = incidents(None).filter(attempt__job=job)
     return _page(run.run, job, attempts, run.checkpoints, found, run.restorable)
 
 
@@ -69,7 +69,7 @@ def _page(
         job=job,
         attempts=attempts,
         checkpoints=tuple(reversed(checkpoints[-CHECKPOINTS:])),
-        cases=tuple(cases.rows(found)),
+        cases=tuple(rows(found)),
         logs=tuple(LogFile.objects.filter(attempt=newest)) if newest else (),
         restorable=restorable,
     )
@@ -102,8 +102,10 @@ def nodes(cluster: Cluster | None, *, state: str = "", name: str = "") -> list[N
     if name:
         found = found.filter(name__icontains=name)
     busy = _by_node(selectors.running_attempts())
-    rows = [NodeRow(node=node, attempts=busy.get((node.cluster_id, node.name), ())) for node in found]
-    return sorted(rows, key=lambda row: (_ORDER.index(NodeState(row.node.state)), row.node.cluster.name, row.node.name))
+    shown = [NodeRow(node=node, attempts=busy.get((node.cluster_id, node.name), ())) for node in found]
+    return sorted(
+        shown, key=lambda row: (_ORDER.index(NodeState(row.node.state)), row.node.cluster.name, row.node.name)
+    )
 
 
 def _by_node(attempts: Iterable[Attempt]) -> dict[tuple[int, str], tuple[Attempt, ...]]:

@@ -51,10 +51,10 @@
       const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
       figure.layout.xaxis.title = { text: "time (" + zone + ")", font: { size: 11 }, standoff: 2 };
       figure.layout.uirevision = "kept"; // a zoom stays when fresh data comes
-      if (width < 560) { // the legend takes more rows
-        figure.layout.margin = { l: 48, r: 8, t: 4, b: 104 };
-        figure.layout.xaxis.title.text = "";
-      }
+      const entries = figure.data.filter((trace) => trace.showlegend !== false).length;
+      const rows = Math.ceil((entries * 132) / (width - 80)); // so many lines the legend takes
+      figure.layout.margin.b = 48 + 20 * rows;
+      if (width < 560) figure.layout.margin.l = 48;
       figure.layout.width = width;
       figure.layout.height = box.clientHeight;
       const old = box.querySelector(":scope > .wait");
