@@ -131,10 +131,8 @@ def _walk(folder: int, below: str, listing: Listing, budget: Budget, *, depth: i
                     return
                 budget.left -= 1
                 _visit(folder, entry, below + entry.name, listing, budget, depth)
-    except FileNotFoundError:
-        listing.trouble = "It changed while it was looked at."
     except OSError as error:
-        listing.trouble = f"{show(below or '.')} in it can't be read: {os.strerror(error.errno or 0)}."
+        listing.trouble = _trouble(error, below)
 
 
 def _visit(folder: int, entry: os.DirEntry[str], name: str, listing: Listing, budget: Budget, depth: int) -> None:
@@ -142,10 +140,24 @@ def _visit(folder: int, entry: os.DirEntry[str], name: str, listing: Listing, bu
     if stat.S_ISREG(info.st_mode):
         listing.files[name] = FileFact(size=info.st_size, mtime_ns=info.st_mtime_ns)
     elif stat.S_ISDIR(info.st_mode) and depth < MOST_DEPTH:
-        below = os.open(entry.name, _OPEN_FOLDER, dir_fd=folder)
-        try:
-            _walk(below, f"{name}/", listing, budget, depth=depth + 1)
-        finally:
-            os.close(below)
+        _enter(folder, entry.name, f"{name}/", listing, budget, depth + 1)
     else:
         listing.odd.add(name)
+
+
+def _enter(folder: int, name: str, below: str, listing: Listing, budget: Budget, depth: int) -> None:
+    try:
+        inner = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+    except OSError as error:
+        listing.trouble = _trouble(error, below)
+        return
+    try:
+        _walk(inner, below, listing, budget, depth=depth)
+    finally:
+        os.close(inner)
+
+
+def _trouble(error: OSError, below: str) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "It changed while it was looked at."
+    return f"{show(below or 'The folder')} can't be read: {os.strerror(error.errno or 0)}."

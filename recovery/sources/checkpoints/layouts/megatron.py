@@ -56,12 +56,12 @@ class _Megatron:
         shards = [_shards(listing) for listing in listings]
         flaws = [_flaw(each) for each in shards]
         sound = {
-            listing.step: each
+            listing.step: _without_note(each)
             for listing, each, flaw in zip(listings, shards, flaws, strict=True)
             if not (flaw or listing.trouble)
         }
         return [
-            _verdict(listing, tracker, flaw or _against(listing.step, each, sound))
+            _verdict(listing, tracker, flaw or _against(listing.step, _without_note(each), sound))
             for listing, each, flaw in zip(listings, shards, flaws, strict=True)
         ]
 
@@ -159,8 +159,7 @@ def _against(step: int, mine: Shards, sound: Mapping[int, Shards]) -> str:
     older = max((other for other in sound if other < step), default=None)
     newer = min((other for other in sound if other > step), default=None)
     neighbours = [sound[other] for other in (older, newer) if other is not None]
-    others = [_without_note(shards) for other, shards in sound.items() if other != step]
-    return _lacks(mine, neighbours) or too_small(_without_note(mine), others)
+    return _lacks(mine, neighbours) or too_small(mine, [shards for other, shards in sound.items() if other != step])
 
 
 def _without_note(shards: Shards) -> Shards:

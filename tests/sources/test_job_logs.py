@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from recovery.sources import job_logs
+from recovery.sources.job_logs import LINE_LIMIT, Cursor, LogRead, read_log
+from tests.sources.conftest import Unprivileged
+
+
+def read(path: Path, cursor: Cursor | None = None, *, max_bytes: int = 4_000_000, final: bool = False) -> LogRead:
+    return read_log(str(path), cursor or Cursor(), roots=[str(path.parent)], max_bytes=max_bytes, final=final)
+
+
+def texts(got: LogRead) -> list[str]:
+    return [line.text for line in got.lines]
+
+
+@pytest.fixture
+def log(root: Path) -> Path:
+    return root / "job.out"
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def test_lines_carry_their_number_and_the_byte_where_they_start(log: Path) -> None:
+    log.write_bytes(b"one\n\xc3\xa9 two\n\nfour\n")
+    got = read(log)
+    assert [(line.text, line.number, line.offset, line.file) for line in got.lines] == [
+        ("one", 1, 0, str(log)),
+        ("é two", 2, 4, str(log)),
+        ("four", 4, 12, str(log)),
+    ]
+    assert (got.cursor.offset, got.cursor.line, got.more, got.error) == (17, 4, False, "")
+
+
+def test_reading_goes_on_where_it_stopped(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    first = read(log)
+    append(log, b"two\nthree\n")
+    second = read(log, first.cursor)
+    assert [(line.text, line.number) for line in second.lines] == [("two", 2), ("three", 3)]
+    assert texts(read(log, second.cursor)) == []
+
+
+def test_an_unfinished_line_waits_until_it_is_whole(log: Path) -> None:
+    log.write_bytes(b"one\niteration 84")
+    first = read(log)
+    assert texts(first) == ["one"]
+    assert not first.more
+    append(log, b"0/ 20000 |\n")
+    assert texts(read(log, first.cursor)) == ["iteration 840/ 20000 |"]
+
+
+def test_the_last_words_without_a_line_end_count_when_nobody_writes_any_more(log: Path) -> None:
+    log.write_bytes(b"one\nSegmentation fault")
+    first = read(log)
+    last = read(log, first.cursor, final=True)
+    assert [(line.text, line.number) for line in last.lines] == [("Segmentation fault", 2)]
+    assert texts(read(log, last.cursor, final=True)) == []
+
+
+def test_a_file_that_is_not_there_yet_is_missing_and_no_error(log: Path) -> None:
+    cursor = Cursor(inode=7, offset=9, line=1, head="x")
+    got = read(log, cursor)
+    assert (got.missing, got.error, got.cursor, texts(got)) == (True, "", cursor, [])
+
+
+def test_a_log_that_vanishes_between_two_looks_is_missing_and_its_place_is_kept(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    first = read(log)
+    log.unlink()
+    got = read(log, first.cursor)
+    assert (got.missing, got.cursor) == (True, first.cursor)
+
+
+def test_a_replaced_file_is_read_from_its_start(log: Path) -> None:
+    log.write_bytes(b"old 1\nold 2\n")
+    first = read(log)
+    log.rename(log.with_suffix(".1"))
+    log.write_bytes(b"new 1\nnew 2\nnew 3\n")
+    second = read(log, first.cursor)
+    assert [(line.text, line.number) for line in second.lines] == [("new 1", 1), ("new 2", 2), ("new 3", 3)]
+
+
+def test_a_file_truncated_in_place_is_read_from_its_start(log: Path) -> None:
+    log.write_bytes(b"old 1\nold 2\n")
+    first = read(log)
+    os.truncate(log, 0)
+    assert texts(read(log, first.cursor)) == []
+    append(log, b"new\n")
+    assert texts(read(log, first.cursor)) == ["new"]
+
+
+def test_a_file_truncated_and_grown_past_the_old_place_is_read_from_its_start(log: Path) -> None:
+    log.write_bytes(b"old line\n" * 10)
+    first = read(log)
+    os.truncate(log, 0)
+    append(log, b"new line\n" * 50)
+    assert texts(read(log, first.cursor)) == ["new line"] * 50
+
+
+def test_a_second_attempt_with_the_same_long_head_is_noticed_by_what_stood_before_the_place(log: Path) -> None:
+    head = b"module load cuda\n" * 200
+    log.write_bytes(head + b"attempt 0 at 12:00\n" * 20)
+    first = read(log)
+    os.truncate(log, 0)
+    append(log, head + b"attempt 1 at 13:00\n" * 40)
+    assert len(read(log, first.cursor).lines) == 240
+
+
+def test_a_second_attempt_that_appends_is_read_on(log: Path) -> None:
+    log.write_bytes(b"attempt 0\n" * 300)
+    first = read(log)
+    append(log, b"attempt 1\n" * 300)
+    second = read(log, first.cursor)
+    assert texts(second) == ["attempt 1"] * 300
+    assert second.lines[0].number == 301
+
+
+def test_a_cursor_without_landmarks_is_trusted(log: Path) -> None:
+    log.write_bytes(b"one\ntwo\n")
+    assert texts(read(log, Cursor(inode=log.stat().st_ino, offset=4, line=1))) == ["two"]
+
+
+def test_a_line_of_megabytes_is_cut_and_the_next_one_is_whole(log: Path) -> None:
+    log.write_bytes(b"x" * 3_000_000 + b"\nafter\n")
+    got = read(log)
+    assert [(len(line.text), line.number) for line in got.lines] == [(LINE_LIMIT, 1), (5, 2)]
+
+
+def test_a_line_longer_than_a_pass_is_given_out_once(log: Path) -> None:
+    log.write_bytes(b"x" * 1_000_000 + b"\nafter\n")
+    cursor, seen = Cursor(), []
+    for _ in range(20):
+        got = read(log, cursor, max_bytes=100_000)
+        seen += [(line.text[:5], line.number) for line in got.lines]
+        cursor = got.cursor
+        if not got.more:
+            break
+    assert seen == [("xxxxx", 1), ("after", 2)]
+    assert not got.more
+
+
+def test_a_line_that_grows_beyond_the_limit_does_not_wait_for_its_end(log: Path) -> None:
+    log.write_bytes(b"x" * (LINE_LIMIT + 1))
+    first = read(log)
+    assert [len(text) for text in texts(first)] == [LINE_LIMIT]
+    append(log, b"y" * 100 + b"\nafter\n")
+    assert texts(read(log, first.cursor)) == ["after"]
+
+
+def test_a_huge_backlog_is_read_in_bounded_passes(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.write_bytes(b"a line of thirty-two characters\n" * 30_000)
+    asked: list[int] = []
+    pread = os.pread
+
+    def counting(descriptor: int, count: int, offset: int) -> bytes:
+        asked.append(count)
+        return pread(descriptor, count, offset)
+
+    monkeypatch.setattr(os, "pread", counting)
+    cursor, lines, passes = Cursor(), 0, 0
+    while True:
+        got = read(log, cursor, max_bytes=100_000)
+        cursor, lines, passes = got.cursor, lines + len(got.lines), passes + 1
+        assert max(asked) <= 100_000
+        if not got.more:
+            break
+    assert (lines, passes) == (30_000, 10)
+
+
+def test_a_log_of_nothing_but_short_lines_comes_in_bounded_answers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_logs, "MOST_LINES", 100)
+    log.write_bytes(b"x\n" * 250)
+    cursor, sizes = Cursor(), []
+    for _ in range(3):
+        got = read(log, cursor)
+        cursor = got.cursor
+        sizes.append((len(got.lines), got.more))
+    assert sizes == [(100, True), (100, True), (50, False)]
+    assert cursor.line == 250
+
+
+def test_blank_lines_are_counted_and_not_given_out(log: Path) -> None:
+    log.write_bytes(b"\n \n\t\n\r\n\0\0\nword\n")
+    assert [(line.text, line.number) for line in read(log).lines] == [("word", 6)]
+
+
+def test_binary_garbage_is_text_with_marks(log: Path) -> None:
+    log.write_bytes(b"\xff\xfe\x00garbage\x80\n" + bytes(range(256)) + b"\nafter\n")
+    got = read(log)
+    assert texts(got)[-1] == "after"
+    assert "garbage\ufffd" in texts(got)[0]
+
+
+def test_windows_line_ends_leave_no_trace(log: Path) -> None:
+    log.write_bytes(b"one\r\ntwo\r\n")
+    assert texts(read(log)) == ["one", "two"]
+
+
+def test_a_progress_bar_that_never_ends_its_line_is_followed(log: Path) -> None:
+    log.write_bytes(b"start\n\r 1/100\r 2/100\r 3/1")
+    first = read(log)
+    assert [(line.text, line.number) for line in first.lines] == [("start", 1), (" 2/100", 2)]
+    append(log, b"00\r 4/100\r")
+    second = read(log, first.cursor)
+    assert [(line.text, line.number) for line in second.lines] == [(" 3/100", 2)]
+    append(log, b"\n done\n")
+    assert [(line.text, line.number) for line in read(log, second.cursor).lines] == [(" 4/100", 2), (" done", 3)]
+
+
+def test_of_a_bar_with_a_megabyte_of_history_the_last_state_is_given_out(log: Path) -> None:
+    log.write_bytes(b"".join(b"\r %d/100000" % n for n in range(100_000)) + b"\n")
+    assert texts(read(log)) == [" 99999/100000"]
+
+
+def test_an_unreadable_log_is_an_error_with_a_remedy(open_root: Path, unprivileged: Unprivileged) -> None:
+    log = open_root / "job.out"
+    log.write_bytes(b"one\n")
+    cursor = read(log).cursor
+    log.chmod(0o000)
+    with unprivileged() as account:
+        got = read(log, cursor)
+    assert f"setfacl -m u:{account}:r" in got.remedy
+    assert (got.missing, got.cursor, texts(got)) == (False, cursor, [])
+    assert str(log) in got.error
+
+
+def test_a_pipe_is_refused_without_waiting_for_a_writer(log: Path) -> None:
+    os.mkfifo(log)
+    got = read(log)
+    assert "a pipe" in got.error
+    assert got.remedy
+
+
+def test_a_log_outside_the_roots_is_refused(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret\n")
+    (root / "job.out").symlink_to(tmp_path / "secret")
+    got = read(root / "job.out")
+    assert "outside" in got.error
+    assert "RECOVERY_LOG_ROOTS" in got.remedy
+    assert texts(got) == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_an_error_of_the_file_system_is_told_and_loses_nothing(
+    number: int, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.write_bytes(b"one\n")
+
+    def fail(*_: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    cursor = Cursor(inode=log.stat().st_ino)
+    monkeypatch.setattr(os, "pread", fail)
+    got = read(log, cursor)
+    assert os.strerror(number) in got.error
+    assert "tried again" in got.remedy
+    assert got.cursor == cursor
+
+
+def test_a_cursor_fits_its_column(log: Path) -> None:
+    log.write_bytes(b"x\n" * 10_000)
+    assert 0 < len(read(log).cursor.head) <= 64
