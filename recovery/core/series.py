@@ -25,18 +25,7 @@ def quantile(values: Sequence[float], share: float) -> float:
     place = share * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
-
-
-def window_medians(values: Sequence[float], size: int) -> list[float]:
-    """The median of each whole window of `size` values, one after another; what is left over at the start is dropped.
-
-    The windows end with the newest value, so that the last median is of the newest values.
-    """
-    if size < 1:
-        raise ValueError(f"a window holds at least one value, not {size}")
-    first = len(values) % size
-    return [median(values[start : start + size]) for start in range(first, len(values), size)]
+    return min(ordered[above], ordered[below] + (ordered[above] - ordered[below]) * (place - below))
 
 
 def intervals(samples: Sequence[Sample]) -> list[float]:
