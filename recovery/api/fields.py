@@ -22,7 +22,7 @@ class Word(serializers.ChoiceField):
         return str(value) if value else None
 
 
-@extend_schema_field({"type": ["number", "null"], "format": "double"})
+@extend_schema_field({"type": "number", "format": "double"})
 class Finite(serializers.FloatField):
     """A number that JSON can say: null for what is unknown, not a number or infinite (a loss can be all three)."""
 

@@ -17,6 +17,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Rows
 from recovery.api.fields import ClusterRef, Finite, JobRef, RunRef, Shape, Word
+from recovery.api.parsing import MomentFilter
 from recovery.api.recommendations import RecommendationShape
 from recovery.core.lifecycle import INCIDENT_WORDS, PERSON_STATES, ActionState, IncidentState
 from recovery.core.types import ActionKind, Exclude, FailureClass, FindingKind, Outcome, Restart, Role
@@ -39,10 +40,10 @@ class IncidentFilters(django_filters.FilterSet):
     cluster = django_filters.CharFilter(field_name="run__cluster__name", help_text="The cluster's name.")
     run = django_filters.NumberFilter(help_text="The run's id.")
     user = django_filters.CharFilter(field_name="run__user", help_text="Whose run it is.")
-    detected_after = django_filters.IsoDateTimeFilter(
+    detected_after = MomentFilter(
         field_name="detected_at", lookup_expr="gte", help_text="ISO 8601, this moment included."
     )
-    detected_before = django_filters.IsoDateTimeFilter(
+    detected_before = MomentFilter(
         field_name="detected_at", lookup_expr="lt", help_text="ISO 8601, this moment excluded."
     )
     ordering = django_filters.OrderingFilter(

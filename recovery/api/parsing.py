@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any
 
+from django import forms
 from django.db.models import QuerySet
+from django_filters import IsoDateTimeFilter
+from django_filters.fields import IsoDateTimeField
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.pagination import LimitOffsetPagination
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 
 LARGEST_BODY = 64 * 1024  # bytes; what people send us is a comment and a hash
 LARGEST_PAGE = 500
+EARLIEST, LATEST = 1970, 9000  # years
 FARTHEST = 1_000_000  # a reader who is so deep in a list wants a filter
 
 
@@ -56,6 +61,20 @@ def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
         raise ValidationError({name[:50]: [f"There is no such parameter; choose from: {choices}."] for name in unknown})
 
 
+class MomentField(IsoDateTimeField):
+    """A moment that every database and every time zone can say."""
+
+    def clean(self, value: Any) -> datetime | None:
+        moment: datetime | None = super().clean(value)
+        if moment is not None and not EARLIEST <= moment.year <= LATEST:
+            raise forms.ValidationError(f"Give a moment between the years {EARLIEST} and {LATEST}.")
+        return moment
+
+
+class MomentFilter(IsoDateTimeFilter):
+    field_class = MomentField
+
+
 class StrictFilters(DjangoFilterBackend):
     """django-filter, refusing parameters that the list doesn't know."""
 
@@ -80,6 +99,15 @@ class BoundedPages(LimitOffsetPagination):
 
     def get_offset(self, request: Request) -> int:
         return _whole(request, "offset", least=0, most=FARTHEST, default=0)
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """The parent's knows OpenAPI 3.0 alone, whose `nullable` is no word of 3.1."""
+        found = super().get_paginated_response_schema(schema)
+        for link in ("next", "previous"):
+            del found["properties"][link]["nullable"]
+            found["properties"][link]["type"] = ["string", "null"]
+        found["required"] = list(found["properties"])
+        return found
 
 
 def _whole(request: Request, name: str, *, least: int, most: int, default: int) -> int:
