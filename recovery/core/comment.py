@@ -27,6 +27,7 @@ APS_KEY = "APS"  # NVIDIA Mission Control's job recovery; its users need not rew
 # jobs that depend on each other, so we must not add one of our own.
 _APS_MODES = {"requeue": Mode.AUTO, "singleton_dependency": Mode.OBSERVE}
 
+_KEYS = ("mode", "max_restarts", "run", "checkpoint_dir", "log")
 _QUOTING_HINT = "Put the whole comment into single quotes, the keys and texts into double quotes."
 
 
@@ -100,14 +101,11 @@ def _ours(section: Mapping[str, Any]) -> CommentOptions:
     return CommentOptions(
         mode=_mode(section),
         max_restarts=_count(section, "max_restarts", of=OUR_KEY),
-        run=_run(section),
+        run=_text(section, "run", most=MAX_RUN_CHARS),
         checkpoint_dir=_path(section, "checkpoint_dir"),
         log=_path(section, "log"),
         error=" ".join(unknown[:3]),
     )
-
-
-_KEYS = ("mode", "max_restarts", "run", "checkpoint_dir", "log")
 
 
 def _with_aps(options: CommentOptions, aps: Mapping[str, Any]) -> CommentOptions:
@@ -150,10 +148,6 @@ def _text(section: Mapping[str, Any], key: str, *, most: int) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > most or not value.isprintable():
         raise _Wrong(f'"recovery": {key} must be a text of 1 to {most} printable characters, not {_show(value)}.')
     return value.strip()
-
-
-def _run(section: Mapping[str, Any]) -> str:
-    return _text(section, "run", most=MAX_RUN_CHARS)
 
 
 def _path(section: Mapping[str, Any], key: str) -> str:

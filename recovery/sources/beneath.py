@@ -20,6 +20,8 @@ import stat
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+SHOWN_CHARS = 110  # of a path in a sentence: two of them fit into 300 characters, which is what is stored
+
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -139,11 +141,12 @@ def _explained(error: OSError, path: str, here: str) -> Exception:
 
 
 def denied(path: str, here: str, bits: str) -> Refused:
-    """The refusal with the exact commands that give this process `bits` (r, x, rx) of access to `here`."""
-    user, target = _account(), shlex.quote(show(here))
+    """The refusal with the exact command that gives this process `bits` (r, x, rx) of access to `here`."""
+    user, target = _account(), shlex.quote(here if here.isprintable() else show(here))
+    on_the_way = "" if here == path else f" on the way to {show(path)}"
     return Refused(
-        f"{show(path)} can't be read: access to {show(here)} is denied.",
-        f"Give the service account {user} access: setfacl -m u:{user}:{bits} {target}, or chmod o+{bits} {target}.",
+        f"Permission denied at {show(here)}{on_the_way}.",
+        f"Give the service account {user} access: setfacl -m u:{user}:{bits} {target} (or, for all, chmod o+{bits}).",
     )
 
 
@@ -167,4 +170,4 @@ def show(path: str) -> str:
     """A path fit for a sentence and for a database: no control characters, no half characters, not endless."""
     text = path.encode("utf-8", "replace").decode("utf-8")
     text = "".join(char if char.isprintable() else "?" for char in text)
-    return text if len(text) <= 200 else "…" + text[-199:]
+    return text if len(text) <= SHOWN_CHARS else "…" + text[1 - SHOWN_CHARS :]

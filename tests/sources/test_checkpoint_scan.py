@@ -148,7 +148,7 @@ def test_a_folder_that_may_not_be_listed_names_the_command(open_root: Path, unpr
     with unprivileged() as account:
         got = scan(folder)
     folder.chmod(0o700)
-    assert "denied" in got.error
+    assert got.error == f"Permission denied at {folder}."
     assert f"setfacl -m u:{account}:rx {folder}" in got.remedy
 
 

@@ -40,6 +40,10 @@ class LogParser:
         """The format that reported progress so far: "megatron", …, "generic"; "" where none did."""
         return str(self.memory.get("format", ""))
 
+    def node_of(self, rank: int | None) -> str:
+        """The node on which `rank` said to be, "" where it said nothing so far."""
+        return self._ranks.node_of(rank)
+
     def feed(self, line: LogLine) -> list[Signal]:
         """The signals of one line, most often none."""
         cleaned = clean(line.text, utc_offset=self._utc_offset)
