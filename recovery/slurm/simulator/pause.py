@@ -19,9 +19,8 @@ def skip(state: State, now: float) -> bool:
     gap = now - state.now - CATCH_UP_S
     if limit is None or now - state.now <= limit or gap <= 0:
         return False
-    state.now += gap
     for job in state.jobs.values():
-        _shift_job(job, gap)
+        _shift_job(job, gap, state.now)
     for node in state.nodes.values():
         _shift_node(node, gap)
     for records in state.forgotten.values():
@@ -29,6 +28,7 @@ def skip(state: State, now: float) -> bool:
             record.forget_at = _later(record.forget_at, gap)
     state.schedule_at = _later(state.schedule_at, gap)
     state.workload_at = _later(state.workload_at, gap)
+    state.now += gap
     return True
 
 
@@ -36,8 +36,9 @@ def _later(at: float | None, gap: float) -> float | None:
     return None if at is None else at + gap
 
 
-def _shift_job(job: Job, gap: float) -> None:
-    job.begin_at += gap
+def _shift_job(job: Job, gap: float, now: float) -> None:
+    if job.begin_at > now:
+        job.begin_at += gap
     job.limit_at = _later(job.limit_at, gap)
     job.completing_until = _later(job.completing_until, gap)
     job.purge_at = _later(job.purge_at, gap)

@@ -128,8 +128,9 @@ class PartitionSpec:
 class Stream:
     """Jobs of one kind that follow each other: when one has gone for good, the next is submitted."""
 
-    template: JobSpec  # its faults are those of the first job only
-    faults: tuple[FaultKind, ...] = ()  # what may happen to a later one
+    template: JobSpec  # the first job
+    later: JobSpec | None = None  # what follows it; None: the same, with faults of its own
+    faults: tuple[FaultKind, ...] = ()  # what may happen to a later job
     mean_steps_to_fault: int = 1200
 
 

@@ -11,11 +11,12 @@ from math import log
 from recovery.core.types import JobState
 from recovery.slurm.simulator import ending, queue
 from recovery.slurm.simulator.lines import noise
-from recovery.slurm.simulator.spec import Fault, FaultKind, Stream, Workload
+from recovery.slurm.simulator.spec import Fault, FaultKind, JobSpec, Stream, Workload
 from recovery.slurm.simulator.stage import Stage
 from recovery.slurm.simulator.state import Activity, Job
 
 MAX_FAULTS = 6  # of one job
+QUIET_STEPS = 200  # at least so many between two of them
 NODE_BACK_S = 150.0  # a node that died under a job is repaired so soon
 
 
@@ -30,21 +31,23 @@ def look(stage: Stage, at: float) -> None:
             newest[job.stream] = job
             _lose_patience(stage, job, workload, at)
     for number, stream in enumerate(workload.streams):
-        if _is_over(newest.get(number), workload, at):
+        if _is_over(stage, newest.get(number), workload, at):
             _submit_next(stage, number, stream, at)
     stage.look_at_workload(at + workload.look_every_s)
 
 
-def _is_over(job: Job | None, workload: Workload, at: float) -> bool:
+def _is_over(stage: Stage, job: Job | None, workload: Workload, at: float) -> bool:
     """Whether the stream's people have given up its newest job."""
     if job is None:
         return True
-    if not job.state.is_terminal or job.ended_at is None:
+    if job.purge_at is None:
         return False
     waited = workload.after_failure_s
     if job.state in (JobState.COMPLETED, JobState.CANCELLED):
         waited = workload.after_end_s
-    return at - job.ended_at >= waited
+    # Not `ended_at`: that keeps its time when the world pauses, and a pause is no time to decide in.
+    ended_for = at - job.purge_at + stage.spec.min_job_age_s + stage.spec.completing_s
+    return ended_for >= waited
 
 
 def _lose_patience(stage: Stage, job: Job, workload: Workload, at: float) -> None:
@@ -58,22 +61,23 @@ def _submit_next(stage: Stage, number: int, stream: Stream, at: float) -> None:
     stage.state.generations[number] = generation + 1
     spec = stream.template
     if generation:
-        faults = _draw(stage.spec.seed, number, generation, stream)
+        spec = stream.later or spec
+        faults = _draw(stage.spec.seed, number, generation, stream, spec)
         spec = replace(spec, run=f"{spec.run_key}-{generation + 1}", faults=faults)
     queue.submit(stage, spec, stream=number, at=at)
 
 
-def _draw(seed: int, number: int, generation: int, stream: Stream) -> tuple[Fault, ...]:
+def _draw(seed: int, number: int, generation: int, stream: Stream, spec: JobSpec) -> tuple[Fault, ...]:
     """The faults of a later job: at random distances, of the kinds that its stream knows."""
     faults: list[Fault] = []
     step = 0.0
     while stream.faults and len(faults) < MAX_FAULTS:
         chance = noise(seed, "fault", number, generation, len(faults))
-        step += 60 - stream.mean_steps_to_fault * log(1 - chance[0])
-        if step >= stream.template.total_steps:
+        step += QUIET_STEPS - stream.mean_steps_to_fault * log(1 - chance[0])
+        if step >= spec.total_steps:
             break
         kind = stream.faults[int(chance[1] * len(stream.faults))]
-        rank = int(chance[2] * stream.template.ranks)
+        rank = int(chance[2] * spec.ranks)
         seconds = NODE_BACK_S if kind is FaultKind.NODE_DOWN else 0
         faults.append(Fault(kind=kind, step=int(step), rank=rank, factor=1.8 + 2 * chance[3], seconds=seconds))
     return tuple(faults)

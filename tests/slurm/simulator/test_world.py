@@ -13,6 +13,7 @@ from recovery.slurm.simulator import ClusterSpec, Fault, FaultKind, JobSpec, Str
 from recovery.slurm.simulator.codec import decode, encode
 from recovery.slurm.simulator.effects import Effect, EffectKind
 from recovery.slurm.simulator.state import State
+from recovery.slurm.simulator.workload import QUIET_STEPS
 from recovery.slurm.simulator.world import World, new_state
 from tests.slurm.simulator.virtual import START, reported_steps, train
 
@@ -157,5 +158,5 @@ def test_later_jobs_of_a_stream_have_drawn_faults_within_reach() -> None:
     assert job.spec.faults
     for fault in job.spec.faults:
         assert fault.kind in stream.faults
-        assert 60 <= fault.step < 2000
+        assert QUIET_STEPS <= fault.step < 2000
         assert (fault.seconds > 0) == (fault.kind is FaultKind.NODE_DOWN)
