@@ -195,3 +195,8 @@ def test_the_format_is_named() -> None:
     assert parser.format == ""
     signals_of(megatron(1), parser=parser)
     assert parser.format == "megatron"
+
+
+def test_a_field_that_holds_no_number_is_passed_over() -> None:
+    signal = only(megatron(5, loss=" lm loss: 2.5E+00 | note: none | other |"))
+    assert signal.loss == pytest.approx(2.5)

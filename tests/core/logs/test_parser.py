@@ -119,3 +119,16 @@ def test_memory_stays_small_whatever_is_printed() -> None:
         parser.feed(log_line(f"{n % 997}: step {n}/{n + 100} loss 2 {'x' * 5000}"))
         parser.feed(log_line(f"[rank{n}]: host {'h' * 70}{n} pid 1"))
     assert len(json.dumps(parser.memory)) < 500_000
+
+
+def test_the_place_of_a_rank_can_be_asked_for() -> None:
+    parser = LogParser(nodes=("n1", "n2"))
+    signals_of("[rank3]: host n2 pid 4711", parser=parser)
+    assert (parser.node_of(3), parser.node_of(4), parser.node_of(None)) == ("n2", "", "")
+
+
+def test_a_failure_that_names_its_rank_stands_on_that_ranks_node() -> None:
+    said = "[rank3]: host n2 pid 4711"
+    boom = "0: [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 600"
+    failures = [s for s in signals_of(said, boom) if s.kind is SignalKind.FAILURE]
+    assert {(s.rank, s.node) for s in failures} == {(3, "n2")}
