@@ -13,7 +13,6 @@ from typing import Protocol
 
 from recovery.core.types import JobState, NodeState
 
-
 # The `state_reason` of a job that a held requeue (and nobody since) keeps in the queue. Slurm 22.05 shows such a job as
 # JobHeldUser with the description "job requeued in held state"; an administrator's hold on top makes it JobHeldAdmin.
 HELD_BY_REQUEUE = "RequeuedHeld"

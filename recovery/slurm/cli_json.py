@@ -1,0 +1,278 @@
+"""What `squeue --json` and `sinfo --json` say, in our words.
+
+Slurm's JSON changed its shape between releases: 22.05 gives plain numbers (null: not set) and states as one string;
+later ones give numbers as {"set", "infinite", "number"} and states as lists. Both are read here by what they look
+like, not by release (tests/slurm/recorded holds answers of both). Strict where a wrong guess would act on the wrong
+thing: one job without an essential field, or a word in `errors` (Slurm 22.05 answers so, with an empty list and exit
+code 0, when its controller is down), and the whole answer counts as none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pwd
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from recovery.core.types import JobState, NodeState
+from recovery.slurm import hostlist, job_paths
+from recovery.slurm import json_values as values
+from recovery.slurm.base import HELD_BY_REQUEUE, JobRecord, NodeRecord
+from recovery.slurm.job_gpus import gpus_of
+from recovery.slurm.job_paths import PathFacts
+from recovery.slurm.json_values import BadAnswer
+
+YEAR_MINUTES = 365 * 24 * 60  # slurmctld's stand-in for an unlimited time limit once the job runs
+
+# One word of Slurm's each. Flags come before base states: a job that is COMPLETING is so whatever it was before.
+_FLAGS: tuple[tuple[str, JobState], ...] = (
+    ("COMPLETING", JobState.COMPLETING),
+    ("STAGE_OUT", JobState.COMPLETING),
+    ("REQUEUED", JobState.PENDING),
+    ("REQUEUE_FED", JobState.PENDING),
+    ("REQUEUE_HOLD", JobState.PENDING),
+    ("SPECIAL_EXIT", JobState.PENDING),  # requeued and held
+    ("RESV_DEL_HOLD", JobState.PENDING),
+    ("STOPPED", JobState.SUSPENDED),
+    ("CONFIGURING", JobState.RUNNING),  # it has its nodes, they boot
+    ("RESIZING", JobState.RUNNING),
+    ("SIGNALING", JobState.RUNNING),
+)
+_BASE: dict[str, JobState] = {
+    state.name: state for state in JobState if state not in (JobState.UNKNOWN, JobState.REQUEUED, JobState.COMPLETING)
+}
+_ESSENTIAL = (
+    *("job_id", "job_state", "name", "submit_time", "start_time", "end_time", "restart_cnt", "priority", "requeue"),
+    *("exit_code", "nodes", "excluded_nodes", "standard_output", "standard_error", "current_working_directory"),
+)
+
+
+def parse_jobs(answer: str) -> list[JobRecord]:
+    """Every job of a `squeue --json` answer. Raises BadAnswer."""
+    return [_job(entry) for entry in _entries(answer, "jobs")]
+
+
+def _entries(answer: str, *keys: str) -> list[dict[str, Any]]:
+    """The list under the first of these keys that the answer has, and a whole one."""
+    try:
+        data = json.loads(answer)
+    except (ValueError, RecursionError) as error:
+        raise BadAnswer(f"it is no whole JSON document ({error})") from error
+    if not isinstance(data, dict):
+        raise BadAnswer("it is not a JSON object")
+    errors = data.get("errors")
+    if errors:
+        raise BadAnswer(f"Slurm reports {_errors(errors)}")
+    entries = next((data[key] for key in keys if key in data), None)
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise BadAnswer(f"it has no list of {' or '.join(keys)}")
+    return entries
+
+
+def _errors(errors: object) -> str:
+    first = errors[0] if isinstance(errors, list) else errors
+    if isinstance(first, dict):
+        words = (first.get("description"), first.get("error"))
+        return values.clean("; ".join(str(word) for word in words if word))[:300] or "an error without words"
+    return values.clean(str(first))[:300]
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def _job(entry: Mapping[str, Any]) -> JobRecord:
+    missing = [key for key in _ESSENTIAL if key not in entry]
+    if missing:
+        raise BadAnswer(f"job {entry.get('job_id', '?')} has no {', '.join(missing)}")
+    raw_id, submitted = values.number(entry, "job_id"), values.time(entry, "submit_time")
+    restarts = values.number(entry, "restart_cnt")
+    if not raw_id or submitted is None or restarts is None:
+        raise BadAnswer(f"job {raw_id or '?'} has no usable job_id, submit_time or restart_cnt")
+    state = job_state(values.words(entry, "job_state"))
+    exit_code, exit_signal = _exit(entry) if state.is_terminal else (None, None)
+    node_list = values.nodes(entry, "nodes")
+    user = _user(entry)
+    stdout, stderr = _outputs(entry, raw_id=raw_id, user=user, nodes=node_list)
+    waits = state is JobState.PENDING
+    return JobRecord(
+        job_id=_job_id(entry, raw_id),
+        name=values.text(entry, "name"),
+        user=user,
+        state=state,
+        submitted_at=submitted,
+        state_reason=_reason(entry),
+        account=values.text(entry, "account"),
+        partition=values.text(entry, "partition"),
+        restart_count=restarts,
+        requeueable=values.flag(entry, "requeue"),
+        held=waits and values.number(entry, "priority") == 0,
+        eligible_at=values.time(entry, "eligible_time"),
+        started_at=None if waits else values.time(entry, "start_time"),  # of a waiting job: an estimate
+        ended_at=values.time(entry, "end_time") if state.is_terminal else None,  # of a running job: when its limit ends
+        exit_code=exit_code,
+        exit_signal=exit_signal,
+        nodes=node_list,
+        node_count=values.number(entry, "node_count") or len(node_list),
+        excluded_nodes=values.nodes(entry, "excluded_nodes"),
+        required_nodes=values.nodes(entry, "required_nodes"),
+        gpus=gpus_of(entry, node_count=values.number(entry, "node_count") or len(node_list)),
+        time_limit_s=_time_limit(entry),
+        comment=values.text(entry, "comment"),
+        work_dir=values.text(entry, "current_working_directory"),
+        stdout=stdout,
+        stderr=stderr,
+        batch_host=values.text(entry, "batch_host"),
+    )
+
+
+def _job_id(entry: Mapping[str, Any], raw_id: int) -> str:
+    """ "4711", "4711_3" for an array task, "4711+1" for a component of a heterogeneous job: as Slurm writes them.
+
+    The tasks of an array that were never started share one record, whose id is the array's own, "4711"; each gets a
+    record of its own, "4711_3", when it starts.
+    """
+    array_id, task = values.number(entry, "array_job_id"), values.number(entry, "array_task_id")
+    if array_id and task is not None:
+        return f"{array_id}_{task}"
+    het_id = values.number(entry, "het_job_id")
+    if het_id:
+        return f"{het_id}+{values.number(entry, 'het_job_offset') or 0}"
+    return str(raw_id)
+
+
+def job_state(words: list[str]) -> JobState:
+    """Our word for Slurm's states and flags; UNKNOWN for one that we don't know, never a guess."""
+    for flag, state in _FLAGS:
+        if flag in words:
+            return state
+    return next((_BASE[word] for word in words if word in _BASE), JobState.UNKNOWN)
+
+
+def _exit(entry: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Exit code and signal (None: no signal). 22.05 gives a raw wait status, later releases an object."""
+    value = entry["exit_code"]
+    if isinstance(value, dict) and "return_code" in value:
+        signal = value.get("signal")
+        number = values.number(signal, "id" if "id" in signal else "signal_id") if isinstance(signal, dict) else None
+        return values.number(value, "return_code") or 0, number or None
+    status = values.number(entry, "exit_code")
+    if status is None:
+        return None, None
+    return (status >> 8) & 0xFF, (status & 0x7F) or None
+
+
+def _reason(entry: Mapping[str, Any]) -> str:
+    """Slurm's word; the hold that a held requeue leaves, and nobody since, has one of ours (seen on 22.05)."""
+    reason = values.text(entry, "state_reason")
+    if reason == "JobHeldUser" and values.text(entry, "state_description") == "job requeued in held state":
+        return HELD_BY_REQUEUE
+    return "" if reason == "None" else reason
+
+
+def _time_limit(entry: Mapping[str, Any]) -> float | None:
+    minutes = values.number(entry, "time_limit")
+    return None if minutes in (None, 0, YEAR_MINUTES) else float(minutes or 0) * 60
+
+
+def _outputs(entry: Mapping[str, Any], *, raw_id: int, user: str, nodes: tuple[str, ...]) -> tuple[str, str]:
+    """Paths of stdout and stderr; "" for a stderr that goes where stdout goes, and where there is no single file."""
+    array_id, task = values.number(entry, "array_job_id") or 0, values.number(entry, "array_task_id")
+    no_single_file = array_id and task is None
+    if no_single_file or not values.flag(entry, "batch_flag"):
+        return "", ""
+    facts = PathFacts(
+        raw_id=raw_id,
+        array_id=array_id,
+        array_task=task,
+        name=values.text(entry, "name"),
+        user=user,
+        node=values.text(entry, "batch_host") or (nodes[0] if nodes else ""),
+        work_dir=values.text(entry, "current_working_directory"),
+    )
+    out_pattern = values.text(entry, "standard_output") or job_paths.default_pattern(facts)
+    stdout = values.text(entry, "stdout_expanded") or job_paths.expand(out_pattern, facts)
+    stderr = values.text(entry, "stderr_expanded") or job_paths.expand(values.text(entry, "standard_error"), facts)
+    return stdout, "" if stderr == stdout else stderr
+
+
+def _user(entry: Mapping[str, Any]) -> str:
+    name, uid = values.text(entry, "user_name"), values.number(entry, "user_id")
+    if name or uid is None:
+        return name
+    return user_name(uid)
+
+
+@lru_cache(maxsize=1024)
+def user_name(uid: int) -> str:
+    """The account's name on this machine, else the number as text."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+# --- nodes -----------------------------------------------------------------------------------------------------------
+
+
+def parse_nodes(answer: str) -> list[NodeRecord]:
+    """Every node of a `sinfo --json` answer, by name. Raises BadAnswer.
+
+    22.05 lists nodes; later releases list groups of alike nodes per partition under "sinfo".
+    """
+    found: dict[str, NodeRecord] = {}
+    for entry in _entries(answer, "nodes", "sinfo"):
+        for record in _group(entry) if "nodes" in entry else [_node(entry)]:
+            known = found.get(record.name)
+            found[record.name] = record if known is None else _in_more_partitions(known, record)
+    return sorted(found.values(), key=lambda record: record.name)
+
+
+def _node(entry: Mapping[str, Any]) -> NodeRecord:
+    name = values.text(entry, "name")
+    if not hostlist.is_node_name(name) or "state" not in entry:
+        raise BadAnswer(f"a node has no usable name or state ({values.clean(str(entry))[:200]})")
+    words = values.words(entry, "state") + values.words(entry, "state_flags")
+    partitions = entry.get("partitions")
+    return NodeRecord(
+        name=name,
+        state=node_state(words),
+        partitions=tuple(values.clean(str(name)) for name in partitions) if isinstance(partitions, list) else (),
+        raw_state="+".join(words),
+        reason=values.text(entry, "reason"),
+        reason_by=values.text(entry, "reason_set_by_user"),
+        reason_at=values.time(entry, "reason_changed_at"),
+    )
+
+
+def _group(entry: Mapping[str, Any]) -> list[NodeRecord]:
+    """The nodes of one group. `sinfo -N` makes one group of each node and partition."""
+    inner = {key: value if isinstance(value, dict) else {} for key, value in entry.items()}
+    names = inner["nodes"].get("nodes")
+    if not isinstance(names, list) or "state" not in inner.get("node", {}):
+        raise BadAnswer("a group of nodes has no names or no state")
+    partition, reason = values.text(inner.get("partition", {}), "name"), inner.get("reason", {})
+    alike = {
+        "state": inner["node"]["state"],
+        "partitions": [partition] if partition else [],
+        "reason": values.text(reason, "description"),
+        "reason_set_by_user": values.text(entry, "reason_set_by_user"),
+        "reason_changed_at": reason.get("time"),
+    }
+    return [_node({**alike, "name": name}) for name in names]
+
+
+def _in_more_partitions(known: NodeRecord, record: NodeRecord) -> NodeRecord:
+    return dataclasses.replace(known, partitions=tuple(dict.fromkeys(known.partitions + record.partitions)))
+
+
+def node_state(words: list[str]) -> NodeState:
+    """What a decision needs of Slurm's base states and flags."""
+    found = set(words)
+    if found & {"DOWN", "ERROR", "NOT_RESPONDING", "INVALID_REG", "INVAL", "REBOOT_ISSUED"}:
+        return NodeState.DOWN
+    busy = found & {"ALLOCATED", "MIXED", "COMPLETING"}
+    if found & {"DRAIN", "FAIL"}:  # FAIL: an admin expects it to fail soon, it gets no new jobs
+        return NodeState.DRAINING if busy else NodeState.DRAINED
+    return NodeState.UP if busy or "IDLE" in found else NodeState.UNKNOWN

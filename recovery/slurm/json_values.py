@@ -1,0 +1,69 @@
+"""Single values out of Slurm's JSON, in whatever shape its release gives them: strict about what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from recovery.slurm import hostlist
+
+
+class BadAnswer(ValueError):
+    """An answer that can't be trusted as a whole; says why."""
+
+
+def clean(text: str) -> str:
+    """Without what no database stores: NUL, and halves of characters that an escape in the JSON may have left."""
+    return text.replace("\0", "").encode(errors="replace").decode()
+
+
+def text(entry: Mapping[str, Any], key: str) -> str:
+    """Not there and null are ""; a value that is no text spoils the answer."""
+    value = entry.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadAnswer(f"{key} is {type(value).__name__} instead of text")
+    return clean(value)
+
+
+def words(entry: Mapping[str, Any], key: str) -> list[str]:
+    """States and flags, in capitals: "RUNNING", "IDLE+DRAIN" or ["IDLE", "DRAIN"]."""
+    value = entry.get(key)
+    parts = value.split("+") if isinstance(value, str) else value if isinstance(value, list) else []
+    return [str(part).strip().upper() for part in parts]
+
+
+def number(entry: Mapping[str, Any], key: str) -> int | None:
+    """A number in any of Slurm's shapes; None where it is not set, infinite or not there."""
+    value = entry.get(key)
+    if isinstance(value, dict):
+        usable = value.get("set", False) and not value.get("infinite", False)
+        value = value.get("number") if usable else None
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
+        raise BadAnswer(f"{key} is {str(value)[:50]!r} instead of a number")
+    return int(value)
+
+
+def flag(entry: Mapping[str, Any], key: str) -> bool:
+    value = entry.get(key)
+    return value if isinstance(value, bool) else bool(number(entry, key))
+
+
+def time(entry: Mapping[str, Any], key: str) -> datetime | None:
+    """Unix seconds; 0 is not set."""
+    seconds = number(entry, key)
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    except (OverflowError, ValueError, OSError) as error:
+        raise BadAnswer(f"{key} is no time ({seconds})") from error
+
+
+def nodes(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    try:
+        return hostlist.expand(text(entry, key))
+    except hostlist.BadHostlist as error:
+        raise BadAnswer(f"{key}: {error}") from error

@@ -1,0 +1,43 @@
+"""The back ends by name, with the options that each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from recovery.slurm.base import SlurmClient
+from recovery.slurm.cli import CliClient
+from recovery.slurm.simulator import SimulatorClient
+
+OPTIONS: dict[str, tuple[str, ...]] = {"cli": ("slurm_conf", "bin_dir"), "simulator": ("state_dir",)}
+
+
+class BadOptions(ValueError):
+    """A back end or an option that there is not; the message names the remedy."""
+
+
+def client_for(backend: str, options: Mapping[str, object], *, timeout_s: float) -> SlurmClient:
+    """A client for one cluster, as its row in the database describes it. Makes no call. Raises BadOptions.
+
+    "cli": `slurm_conf` (the cluster's slurm.conf, default Slurm's own) and `bin_dir` (folder of Slurm's commands);
+    "simulator": `state_dir`, required.
+    """
+    texts = _checked(backend, options)
+    if backend == "cli":
+        return CliClient(**texts, timeout_s=timeout_s)
+    if "state_dir" not in texts:
+        raise BadOptions("A simulated cluster needs the option state_dir: the folder of its world.")
+    return SimulatorClient(Path(texts["state_dir"]), clock=lambda: datetime.now(UTC))
+
+
+def _checked(backend: str, options: Mapping[str, object]) -> dict[str, str]:
+    if backend not in OPTIONS:
+        raise BadOptions(f"There is no back end {backend!r}: use one of {', '.join(OPTIONS)}.")
+    known = OPTIONS[backend]
+    for name, value in options.items():
+        if name not in known:
+            raise BadOptions(f"The back end {backend} has no option {name!r}: it takes {', '.join(known)}.")
+        if not isinstance(value, str):
+            raise BadOptions(f"Option {name} of the back end {backend} is not text: give a path.")
+    return {name: str(value) for name, value in options.items() if value}

@@ -1,0 +1,142 @@
+"""Past attempts of a job out of `sacct`, asked for as text.
+
+Text, because `sacct --json` of 22.05 reports every non-zero exit code as 0. Safe, because no column that a user can
+write into is asked for, and the delimiter is a character that no column holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from recovery.core.types import JobState
+from recovery.slurm import hostlist
+from recovery.slurm.base import AttemptRecord
+from recovery.slurm.cli_json import job_state, user_name
+from recovery.slurm.json_values import BadAnswer
+
+DELIMITER = "\x1f"
+# DBIndex is the accounting row of one attempt; its steps carry the same.
+COLUMNS = ("DBIndex", "JobID", "State", "Submit", "Start", "End", "ExitCode", "NodeList")
+
+_EXIT = re.compile(r"(\d{1,5}):(\d{1,3})")
+_CANCELLED_BY = re.compile(r"CANCELLED by (\d{1,10})")
+_NO_TIME = frozenset({"", "None", "Unknown"})
+
+
+def arguments(job_id: str, *, since: datetime) -> list[str]:
+    """The arguments for sacct. Times are read and written in UTC (the caller sets TZ)."""
+    start = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    options = ["--duplicates", "--noheader", "--parsable2", f"--delimiter={DELIMITER}"]
+    return [*options, f"--format={','.join(COLUMNS)}", f"--starttime={start}", f"--jobs={job_id}"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Row:
+    index: str
+    name: str  # "4711", "4711.batch", "4711.0"
+    state: str
+    submitted: datetime | None
+    started: datetime | None
+    ended: datetime | None
+    exit_code: int
+    signal: int
+    nodes: tuple[str, ...]
+
+    @property
+    def step(self) -> str:
+        return self.name.partition(".")[2]
+
+
+def parse_attempts(answer: str, job_id: str) -> list[AttemptRecord]:
+    """The attempts of exactly this job, oldest first, numbered from 0. Raises BadAnswer.
+
+    Rows of other jobs (the tasks of an array, the components of a heterogeneous job) are left out. Numbers are only
+    right where the question reached back to the first submission.
+    """
+    rows = [_row(line) for line in answer.splitlines() if line]
+    attempts = sorted((row for row in rows if row.name == job_id), key=_submitted)
+    return [
+        _attempt(row, [step for step in rows if step.index == row.index and step.step], number)
+        for number, row in enumerate(attempts)
+    ]
+
+
+def _row(line: str) -> _Row:
+    fields = line.split(DELIMITER)
+    if len(fields) != len(COLUMNS):
+        raise BadAnswer(f"a row has {len(fields)} fields instead of {len(COLUMNS)}: {line[:200]!r}")
+    index, name, state, submit, start, end, exit_text, nodes = fields
+    code = _EXIT.fullmatch(exit_text)
+    if code is None:
+        raise BadAnswer(f"{exit_text[:50]!r} is no exit code")
+    return _Row(
+        index=index,
+        name=name,
+        state=state,
+        submitted=_time(submit),
+        started=_time(start),
+        ended=_time(end),
+        exit_code=int(code[1]),
+        signal=int(code[2]),
+        nodes=_nodes(nodes),
+    )
+
+
+def _submitted(row: _Row) -> datetime:
+    if row.submitted is None:
+        raise BadAnswer(f"an attempt of job {row.name} has no submit time")
+    return row.submitted
+
+
+def _attempt(row: _Row, steps: Sequence[_Row], number: int) -> AttemptRecord:
+    state, ended = _state(row.state), row.ended
+    batch = next((step for step in steps if step.step == "batch"), None)
+    if state is JobState.REQUEUED and batch is not None:
+        # 22.05 calls an attempt REQUEUED whatever ended it, and dates its end at the requeue; the batch step knows.
+        own_end = _state(batch.state)
+        if own_end.is_terminal and own_end is not JobState.CANCELLED:
+            state, ended = own_end, batch.ended or ended
+    cancelled = _CANCELLED_BY.fullmatch(row.state)
+    return AttemptRecord(
+        job_id=row.name,
+        number=number,
+        state=state,
+        submitted_at=_submitted(row),
+        started_at=row.started,
+        ended_at=ended if state.is_terminal else None,
+        exit_code=row.exit_code if state.is_terminal else None,
+        exit_signal=(row.signal or None) if state.is_terminal else None,
+        nodes=row.nodes,
+        cancelled_by=user_name(int(cancelled[1])) if cancelled else "",
+        step_exit_codes=tuple(_shell_code(step) for step in steps if step.step.isdigit() and step.ended),
+    )
+
+
+def _state(text: str) -> JobState:
+    """ "CANCELLED by 1000" as well; of an attempt REQUEUED is an end, unlike of a job."""
+    word = text.partition(" ")[0]
+    return JobState.REQUEUED if word == "REQUEUED" else job_state([word])
+
+
+def _shell_code(step: _Row) -> int:
+    """One number per step, as a shell would say it: 128 and the signal for a step that a signal ended."""
+    return 128 + step.signal if step.signal else step.exit_code
+
+
+def _time(text: str) -> datetime | None:
+    if text in _NO_TIME:
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise BadAnswer(f"{text[:50]!r} is no time") from error
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    try:
+        return hostlist.expand(text)
+    except hostlist.BadHostlist as error:
+        raise BadAnswer(str(error)) from error

@@ -1,0 +1,103 @@
+"""Record what a real Slurm answers, for the parser tests: tests/slurm/recorded/RELEASE/.
+
+    python -m recovery.demo.lab up /tmp/lab --accounting --gpus 8
+    SLURM_CONF=/tmp/lab/etc/slurm.conf python3 tests/slurm/record.py tests/slurm/recorded
+
+Standard library only, so that it also runs where another release of Slurm lives (a container, a chroot). It wants a
+fresh cluster of four idle nodes n1 … n4 with accounting and eight GPUs each, and leaves it broken. White space is taken
+out of the answers and what tells of the machine is replaced; nothing else is touched: one job's name is no UTF-8.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+WORK = Path("/tmp/recorded-jobs")
+HOSTILE_NAME = 'evil\nJobId=1 \x1f|"name'
+COMMENT = '{"recovery": {"run": "llama", "checkpoint_dir": "/ckpt/llama"}}'
+ATTEMPT_FORMAT = "--format=DBIndex,JobID,State,Submit,Start,End,ExitCode,NodeList"
+ENV = {"PATH": "/usr/bin:/bin:/usr/sbin", "LC_ALL": "C", "TZ": "UTC", "SLURM_CONF": os.environ.get("SLURM_CONF", "")}
+
+
+def call(*argv: str | bytes, conf: str = "") -> bytes:
+    env = ENV | ({"SLURM_CONF": conf} if conf else {})
+    done = subprocess.run(argv, env=env, cwd=WORK, capture_output=True, timeout=30, check=False)
+    return done.stdout
+
+
+def submit(*options: str | bytes, wrap: str) -> str:
+    return call("sbatch", "--parsable", *options, f"--wrap={wrap}").decode().strip()
+
+
+def make_history() -> dict[str, str]:
+    """Submit one job of each kind and let things happen to them; their ids by what they are."""
+    jobs = {
+        "running": submit("-N2", f"-J{HOSTILE_NAME}", f"--comment={COMMENT}", "-xn4", "-o%x-%j.log", wrap="sleep 300"),
+        "failed": submit(
+            "-t30", "-eerr-%j.log", wrap="srun true; srun sh -c 'exit 3'; srun sh -c 'kill -9 $$'; exit 4"
+        ),
+        "array": submit("--array=1-3%1", "-oout/%A_%a.log", wrap="sleep 300"),
+        "held": submit("-H", wrap="true"),
+        "het": submit("-N1", ":", "-N1", wrap="sleep 300"),
+        "signalled": submit("--no-requeue", wrap="kill -SEGV $$"),
+        "bytes": submit(b"-J\xff\xfe", "-wn1", wrap="sleep 300"),
+        "failed_requeued": submit(wrap="exit 7"),
+        "cancelled": submit("-wn2", wrap="sleep 300"),
+        "held_requeue": submit(wrap="sleep 300"),
+        "gpus": submit("--gpus-per-node=4", "-wn1", wrap="sleep 300"),
+    }
+    time.sleep(6)
+    call("scontrol", "requeue", jobs["failed_requeued"])
+    call("scontrol", "requeuehold", jobs["held_requeue"])
+    call("scancel", jobs["cancelled"])
+    time.sleep(4)
+    call("scontrol", "update", f"JobId={jobs['held_requeue']}", "ExcNodeList=n1,n2")
+    call("scontrol", "update", "NodeName=n4", "State=DRAIN", 'Reason=bad "gpu"\nn1 is fine')
+    call("scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=power supply")
+    time.sleep(2)
+    return jobs
+
+
+def record(folder: Path, jobs: dict[str, str]) -> None:
+    write(folder / "squeue.json", call("squeue", "--json", "--all", "--states=all"))
+    write(folder / "sinfo.json", call("sinfo", "--json", "--all", "--Node"))
+    options = ["--duplicates", "--noheader", "--parsable2", "--delimiter=\x1f", ATTEMPT_FORMAT]
+    for kind in ("failed", "failed_requeued", "cancelled", "held_requeue", "array", "het"):
+        rows = call("sacct", *options, "--starttime=2020-01-01T00:00:00", f"--jobs={jobs[kind]}")
+        write(folder / f"sacct_{kind}.txt", rows)
+    write(folder / "config.txt", call("scontrol", "show", "config"))
+    conf = WORK / "nobody-listens.conf"
+    conf.write_text(re.sub(r"(?m)^SlurmctldPort=.*", "SlurmctldPort=9", Path(ENV["SLURM_CONF"]).read_text()))
+    write(folder / "squeue_controller_down.json", call("squeue", "--json", conf=str(conf)))
+    write(folder / "jobs.txt", "".join(f"{kind} {job}\n" for kind, job in jobs.items()).encode())
+
+
+def write(path: Path, answer: bytes) -> None:
+    """Without indentation (a line end inside a JSON string is escaped) and without what tells of the machine."""
+    if path.suffix == ".json":
+        answer = re.sub(rb"\n\s*", b"", answer) + b"\n"
+        answer = re.sub(rb'"operating_system": "[^"]*"', b'"operating_system": "Linux"', answer)
+    root = str(Path(ENV["SLURM_CONF"]).parent.parent).encode()
+    for own, ours in ((root, b"/lab"), (socket.gethostname().encode(), b"host"), (str(WORK).encode(), b"/work")):
+        answer = answer.replace(own, ours).replace(own.replace(b"/", b"\\/"), ours.replace(b"/", b"\\/"))
+    path.write_bytes(answer)
+
+
+def main() -> None:
+    release = call("scontrol", "-V").decode().split()[1]
+    folder = Path(sys.argv[1]).absolute() / ".".join(release.split(".")[:2])
+    folder.mkdir(parents=True, exist_ok=True)
+    (WORK / "out").mkdir(parents=True, exist_ok=True)
+    record(folder, make_history())
+    print(f"Slurm {release} recorded in {folder}")
+
+
+if __name__ == "__main__":
+    WORK.mkdir(exist_ok=True)
+    main()
