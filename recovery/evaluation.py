@@ -1,6 +1,6 @@
 """Verdicts on log files alone, and the score of verdicts on labelled cases. No database, no scheduler.
 
-A case is a folder with the job's log files (*.log, *.out, *.err) and a case.toml; docs/evaluation.md has the shape.
+A case is a folder with the job's log files (*.log, *.out, *.err) and a case.toml; docs/diagnose.md has the shape.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from recovery.core.detectors import Limits, detect
-from recovery.core.diagnose import diagnose, healthy
-from recovery.core.types import Diagnosis, Exclude, FailureClass, Restart
+from recovery.core.diagnose import diagnose, healthy, speaks_of_failure
+from recovery.core.types import AttemptFacts, Diagnosis, Exclude, FailureClass, Finding, FindingKind, JobState, Restart
 from recovery.offline.facts import facts_of
 from recovery.offline.logs import log_files
 from recovery.offline.record import JobRecordError, OfflineJob
@@ -137,7 +137,15 @@ def verdict_on(job: OfflineJob, logs: Sequence[Path], limits: Limits) -> Diagnos
     """
     facts = facts_of(job, logs, limits)
     findings = detect(facts, limits)
+    if not findings and facts.state is JobState.UNKNOWN and speaks_of_failure(facts):
+        findings = [_told_by_log(facts)]
     return diagnose(facts, findings[0]) if findings else healthy(facts)
+
+
+def _told_by_log(facts: AttemptFacts) -> Finding:
+    """Without a scheduler's record nothing says that the job ended but its log."""
+    text = "No record of the job was given; its log speaks of a failure."
+    return Finding(kind=FindingKind.CRASH, since=facts.now, reason=text, confidence=0.7)
 
 
 def evaluate(folder: Path, limits: Limits) -> Score:

@@ -13,7 +13,7 @@ from pathlib import Path
 from recovery.core.detectors import Limits
 from recovery.core.phases import next_phase
 from recovery.core.types import AttemptFacts, JobState, Phase, Sample, Signal, SignalKind
-from recovery.offline.logs import read_signals
+from recovery.offline.logs import Reading, read_files
 from recovery.offline.record import OfflineJob
 
 # The job's start is not in its record: its first log line comes this much later at most.
@@ -26,14 +26,11 @@ def facts_of(job: OfflineJob, files: Sequence[Path], limits: Limits) -> AttemptF
 
     Without a node list in the record, the nodes that the logs and events name stand for it: nothing is acted on here.
     """
-    signals = read_signals(files, job.nodes)
-    nodes = job.nodes or tuple(
-        dict.fromkeys([*(s.node for s in signals if s.node), *(e.node for e in job.node_events)])
-    )
-    clock = _clock(job, signals, limits)
+    reading = read_files(files, job.nodes)
+    signals = reading.signals
+    clock = _clock(job, reading, limits)
     samples = tuple(_samples(signals, clock))
     phase, phase_since = _phase(signals, clock)
-    ended = job.state.is_terminal
     return AttemptFacts(
         now=clock.now,
         seen_at=clock.now,
@@ -43,9 +40,9 @@ def facts_of(job: OfflineJob, files: Sequence[Path], limits: Limits) -> AttemptF
         exit_code=job.exit_code,
         exit_signal=job.exit_signal,
         step_exit_codes=job.step_exit_codes,
-        nodes=nodes,
+        nodes=job.nodes or _named_nodes(job, signals),
         started_at=clock.started - (timedelta(0) if job.start else BEFORE_FIRST_LINE),
-        ended_at=clock.now if ended else None,
+        ended_at=clock.now if job.state.is_terminal else None,
         time_limit_s=job.time_limit_s,
         cancelled_by=job.cancelled_by,
         requeued_by_slurm=job.requeued,
@@ -53,12 +50,21 @@ def facts_of(job: OfflineJob, files: Sequence[Path], limits: Limits) -> AttemptF
         phase_since=phase_since,
         blind_reason=clock.blind,
         last_progress_at=samples[-1].at if samples else None,
-        last_step=max((s.step for s in signals if s.kind is SignalKind.PROGRESS and s.step is not None), default=None),
+        last_step=samples[-1].step if samples else _last_step(signals),
         samples=samples,
-        signals=tuple(signals),
+        signals=signals,
         node_events=tuple(sorted(job.node_events, key=lambda e: e.at)),
         checkpoints=job.checkpoints,
     )
+
+
+def _named_nodes(job: OfflineJob, signals: Sequence[Signal]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*(s.node for s in signals if s.node), *(e.node for e in job.node_events)]))
+
+
+def _last_step(signals: Sequence[Signal]) -> int | None:
+    """The step of the last report, which need not be the highest: a log may hold the attempt before, too."""
+    return next((s.step for s in reversed(signals) if s.kind is SignalKind.PROGRESS and s.step is not None), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,30 +77,17 @@ class _Clock:
     blind: str
 
 
-def _clock(job: OfflineJob, signals: Sequence[Signal], limits: Limits) -> _Clock:
-    times = _times(signals)
-    dated = [s.at for s in signals if s.at is not None]
-    known = [*dated, *(e.at for e in job.node_events)]
-    started = job.start or min(dated, default=None) or min(known, default=SOME_DAY)
-    blind = ""
-    if not dated and (steps := [s for s in signals if s.kind is SignalKind.PROGRESS]):
-        times = _times_by_step(steps, started + timedelta(seconds=limits.first_step_s))
+def _clock(job: OfflineJob, reading: Reading, limits: Limits) -> _Clock:
+    events = [event.at for event in job.node_events]
+    started = job.start or reading.first or min(events, default=SOME_DAY)
+    times, blind = reading.times, ""
+    reports = [s for s in reading.signals if s.kind is SignalKind.PROGRESS]
+    if reading.first is None and reports:
+        times = _times_by_step(reports, started + timedelta(seconds=limits.first_step_s))
         if not times and job.state is JobState.RUNNING:
             blind = "No line of the log carries a time, so silence can't be told."
-    now = started + timedelta(seconds=job.elapsed_s) if job.elapsed_s is not None else started
-    return _Clock(started=started, now=max([now, *known]), times=times, blind=blind)
-
-
-def _times(signals: Sequence[Signal]) -> dict[tuple[str, int], datetime]:
-    """Each line's own time, else that of the dated line before it in its file."""
-    times: dict[tuple[str, int], datetime] = {}
-    last: dict[str, datetime] = {}
-    for signal in signals:
-        if signal.at is not None:
-            last[signal.file] = signal.at
-        if signal.file in last:
-            times[signal.file, signal.line] = last[signal.file]
-    return times
+    asked = started + timedelta(seconds=job.elapsed_s or 0)
+    return _Clock(started=started, now=max([asked, *events, *filter(None, [reading.last])]), times=times, blind=blind)
 
 
 def _times_by_step(steps: Sequence[Signal], first: datetime) -> dict[tuple[str, int], datetime]:

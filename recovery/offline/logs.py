@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +19,9 @@ STANDARD_INPUT = Path("-")
 LINE_LIMIT = 64 * 1024  # bytes of a line that are looked at
 MOST_FAILURES = 2000  # the first ones: the cause is among them
 MOST_MARKS = 2000  # the last ones of everything else
+STAMP_WITHIN = 100  # characters of a line in which its time stands
+
+_STAMP = re.compile(r"(?<!\d)(\d{4}-\d\d-\d\d)[T _](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:\d\d)?(?!\d)")
 
 
 def log_files(paths: Iterable[Path]) -> list[Path]:
@@ -52,28 +57,77 @@ def _lines(file: BinaryIO, name: str) -> Iterator[LogLine]:
         offset += len(raw)
 
 
-def read_signals(files: Sequence[Path], nodes: Sequence[str]) -> list[Signal]:
-    """The signals of all files, in order. Raises OSError.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """What the files of a job say. `times` holds, by file and line, a signal's own time or the last one before it."""
 
-    Rank places are often told after the failure (a launcher's report), so a second pass places what the first could
-    not; standard input can't be read twice.
+    signals: tuple[Signal, ...]  # by file and line; without a date of their own they keep none
+    times: dict[tuple[str, int], datetime]
+    first: datetime | None  # the earliest and the latest time that any line carries
+    last: datetime | None
+
+
+def read_files(files: Sequence[Path], nodes: Sequence[str]) -> Reading:
+    """Read all files, in order. Raises OSError.
+
+    Which rank runs where is often told after the failure (a launcher's report), so failures are placed at the end.
     """
     parser = LogParser(nodes=nodes)
-    signals = _bounded(parser.feed(line) for file in files for line in lines_of(file))
+    kept = _Kept()
+    for file in files:
+        now = None
+        for line in lines_of(file):
+            now = time_in(line.text) or now
+            for signal in parser.feed(line):
+                kept.add(signal, signal.at or now)
+            kept.see(now)
     ranks: dict[str, str] = parser.memory.get("ranks", {}).get("map", {})
-    return [_placed(s, ranks) for s in signals]
+    signals = sorted((_placed(s, ranks) for s in (*kept.failures, *kept.marks)), key=lambda s: (s.file, s.line))
+    return Reading(signals=tuple(signals), times=kept.times, first=kept.first, last=kept.last)
 
 
-def _bounded(parts: Iterable[list[Signal]]) -> list[Signal]:
-    failures: list[Signal] = []
-    marks: deque[Signal] = deque(maxlen=MOST_MARKS)
-    for signals in parts:
-        for signal in signals:
-            if signal.kind is not SignalKind.FAILURE:
-                marks.append(signal)
-            elif len(failures) < MOST_FAILURES:
-                failures.append(signal)
-    return sorted([*failures, *marks], key=lambda s: (s.file, s.line))
+class _Kept:
+    """A bounded memory of signals: the first failures, the last of everything else."""
+
+    def __init__(self) -> None:
+        self.failures: list[Signal] = []
+        self.marks: deque[Signal] = deque(maxlen=MOST_MARKS)
+        self.times: dict[tuple[str, int], datetime] = {}
+        self.first: datetime | None = None
+        self.last: datetime | None = None
+
+    def add(self, signal: Signal, at: datetime | None) -> None:
+        if signal.kind is not SignalKind.FAILURE:
+            if len(self.marks) == MOST_MARKS:
+                self.times.pop((self.marks[0].file, self.marks[0].line), None)
+            self.marks.append(signal)
+        elif len(self.failures) < MOST_FAILURES:
+            self.failures.append(signal)
+        else:
+            return
+        if at is not None:
+            self.times[signal.file, signal.line] = at
+
+    def see(self, at: datetime | None) -> None:
+        if at is not None:
+            self.first = min(self.first or at, at)
+            self.last = max(self.last or at, at)
+
+
+def time_in(text: str) -> datetime | None:
+    """The time near the start of a line, also behind a prefix such as "[titan] "; in UTC where no zone is given.
+
+    More forgiving than the parser's: here a line's time only serves as a clock.
+    """
+    found = _STAMP.search(text, 0, STAMP_WITHIN)
+    if found is None:
+        return None
+    date, clock, fraction, zone = found.groups()
+    stamp = f"{date}T{clock}{f'.{fraction[:6]}' if fraction else ''}{zone or '+00:00'}"
+    try:
+        return datetime.fromisoformat(stamp).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _placed(signal: Signal, ranks: Mapping[str, str]) -> Signal:

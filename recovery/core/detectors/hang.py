@@ -83,16 +83,22 @@ def _due_in_pause(facts: AttemptFacts, limits: Limits) -> Due | None:
 
 def _due_in_training(facts: AttemptFacts, limits: Limits, since: datetime) -> Due:
     since = max(since, facts.phase_since) if facts.phase_since and facts.phase is Phase.FIRST_STEP else since
-    own = intervals(facts.samples)[-limits.hang_intervals :]
+    own = _own_intervals(facts, limits)
     if len(own) < limits.hang_min_intervals or facts.phase is Phase.FIRST_STEP:
         limit = max(limits.first_step_s, limits.hang_floor_s)
         why = "after the load" if facts.phase is Phase.FIRST_STEP else f"while only {len(own)} intervals are known"
         return Due(since=since, limit_s=limit, sentence=f"the next step is due within {duration(limit)} {why}")
     usual = quantile(own, limits.hang_quantile)
-    limit = max(limits.hang_floor_s, limits.hang_factor * usual)
+    limit = max(limits.hang_floor_s, limits.hang_factor * usual, limits.hang_longest * max(own))
     limit = min(limit, max(limits.hang_ceiling_s, 2 * usual))
     sentence = f"reports usually come within {duration(usual)}, and {duration(limit)} is the limit"
     return Due(since=since, limit_s=limit, sentence=sentence)
+
+
+def _own_intervals(facts: AttemptFacts, limits: Limits) -> list[float]:
+    """The newest intervals, where enough are known without the first one: that holds what start-up left over."""
+    own = intervals(facts.samples)
+    return (own[1:] if len(own) > limits.hang_min_intervals else own)[-limits.hang_intervals :]
 
 
 def _confidence(facts: AttemptFacts, times_over: float) -> float:

@@ -21,6 +21,7 @@ class Limits:
     # near the top, not the median: intervals that hold an unannounced save or evaluation are part of normal life.
     hang_quantile: float = 0.95
     hang_factor: float = 3.0
+    hang_longest: float = 1.5  # times the longest of them: what it has once survived (an evaluation) may come again
     hang_min_intervals: int = 3  # with fewer, first_step_s holds: the first intervals are the odd ones
     hang_intervals: int = 100  # how many of the last ones are looked at
     # However long the intervals, silence beyond this is a hang, unless one interval alone took half of it.

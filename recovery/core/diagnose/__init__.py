@@ -36,7 +36,7 @@ from recovery.core.types import (
     Restart,
 )
 
-__all__ = ["diagnose", "healthy"]
+__all__ = ["diagnose", "healthy", "speaks_of_failure"]
 
 MAX_EVIDENCE = 12
 MAX_REASON = 500
@@ -63,6 +63,15 @@ def diagnose(facts: AttemptFacts, finding: Finding, history: Sequence[PastFailur
 def healthy(facts: AttemptFacts) -> Diagnosis:
     """The verdict where `detect` found nothing: completed, not_a_failure, not_resumed, numerics; unknown if blind."""
     return _diagnosis(settle_verdict(facts), facts, gather(facts), ())
+
+
+def speaks_of_failure(facts: AttemptFacts) -> bool:
+    """Whether a log or a node event speaks of a failure that the training did not survive.
+
+    For the case where a log is all there is, and no scheduler says how the job ended.
+    """
+    clues = gather(facts)
+    return bool(clues.causes or clues.consequences)
 
 
 def _with_contradictions(verdict: Verdict, facts: AttemptFacts, clues: Clues) -> Verdict:

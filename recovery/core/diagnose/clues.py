@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from recovery.core.diagnose.catalogue import RULES_BY_ID, Rule, match_event
+from recovery.core.diagnose.catalogue import RULES_BY_ID, Rule, Scope, match_event
 from recovery.core.diagnose.life import Life
 from recovery.core.diagnose.places import Places
 from recovery.core.types import AttemptFacts, Evidence, NodeEvent, NodeState, Role, Signal, SignalKind
@@ -31,6 +31,11 @@ class Clue:
     @property
     def source(self) -> str:
         return self.evidence.source
+
+    @property
+    def hearsay(self) -> bool:
+        """A kernel's word that a job's log repeats: of unknown age and machine, unless the kernel itself told us."""
+        return self.rule.scope is Scope.BOTH and self.source != "node"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +159,7 @@ def first_cause(causes: Sequence[Clue]) -> First | None:
     story, because it is what hardware faults look like from inside a process.
     """
     heads: dict[str, Clue] = {}
-    for clue in causes:
+    for clue in _without_hearsay(causes):
         held = heads.get(clue.source)
         if held is None or (clue.source == "node" and held.at and clue.at and clue.at < held.at):
             heads[clue.source] = clue
@@ -164,6 +169,12 @@ def first_cause(causes: Sequence[Clue]) -> First | None:
     if best is None:
         return None
     return _explained(best, causes)
+
+
+def _without_hearsay(causes: Sequence[Clue]) -> Sequence[Clue]:
+    """Hearsay decides only where nothing surer does: a kernel log that a job dumps holds the days before, too."""
+    sure = [c for c in causes if not c.hearsay]
+    return sure if any(c.rule.confidence > WEAK for c in sure) else causes
 
 
 def _earlier(best: First, other: Clue) -> First:

@@ -49,7 +49,7 @@ def judge(facts: AttemptFacts, finding: Finding, clues: Clues) -> Verdict:
 
 
 def _by_cause(facts: AttemptFacts, clues: Clues) -> Verdict | None:
-    causes = [c for c in clues.causes if _believable(c, facts)]
+    causes = [c for c in clues.causes if _believable(c, facts) and not _aftermath(c, clues)]
     first = first_cause(causes)
     if first is None:
         return None
@@ -67,6 +67,14 @@ def _believable(clue: Clue, facts: AttemptFacts) -> bool:
     if not clue.rule.id.startswith("slurm.") or facts.state in (JobState.UNKNOWN, JobState.REQUEUED):
         return True
     return clue.rule.failure_class not in _OF_THE_JOB
+
+
+def _aftermath(clue: Clue, clues: Clues) -> bool:
+    """An exception that nobody knows, after a rank has reported a lost peer or a time-out, tells of that only."""
+    if clue.rule.id != "python.other_error":
+        return False
+    told = (c for c in clues.consequences if c.rule.failure_class is not C.UNKNOWN and c.source == clue.source)
+    return any((c.evidence.line or 0) < (clue.evidence.line or 0) for c in told)
 
 
 def _without_traceback(verdict: Verdict, clues: Clues) -> Verdict:

@@ -25,6 +25,8 @@ def settle_verdict(facts: AttemptFacts) -> Verdict:
     """The verdict on an attempt without a finding."""
     if verdict := _not_resumed(facts):
         return verdict
+    if facts.state is JobState.UNKNOWN:
+        return _by_log_alone(facts)
     if facts.state is JobState.COMPLETED:
         text = "The job completed its work."
         return Verdict(failure_class=C.COMPLETED, restart=Restart.NO, confidence=0.95, reason=text)
@@ -36,6 +38,14 @@ def settle_verdict(facts: AttemptFacts) -> Verdict:
         return Verdict(failure_class=C.NUMERICS, restart=Restart.AFTER_CHANGE, confidence=0.8, reason=text)
     text = f"Nothing is wrong with the job as far as can be seen; it is {facts.state}."
     return Verdict(failure_class=C.NOT_A_FAILURE, restart=Restart.NO, confidence=0.9, reason=text)
+
+
+def _by_log_alone(facts: AttemptFacts) -> Verdict:
+    if any(s.kind is SignalKind.FINISHED for s in facts.signals):
+        text = "The trainer says that it finished, and nothing in its log speaks of a failure."
+        return Verdict(failure_class=C.COMPLETED, restart=Restart.NO, confidence=0.7, reason=text)
+    text = "Nothing that was read speaks of a failure, and there is no record that says how the job stands."
+    return Verdict(failure_class=C.UNKNOWN, restart=Restart.NO, confidence=0.3, reason=text)
 
 
 def loss_vanished(samples: tuple[Sample, ...]) -> bool:
