@@ -8,7 +8,7 @@ from __future__ import annotations
 from django.contrib.auth.models import User
 from django.utils import timezone
 from rest_framework import authentication
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 from recovery.access import Actor, actor_for
@@ -45,3 +45,10 @@ class SessionAuthentication(authentication.SessionAuthentication):
     def authenticate(self, request: Request) -> tuple[User, Actor] | None:
         found = super().authenticate(request)
         return None if found is None else (found[0], actor_for(found[0]))
+
+    def enforce_csrf(self, request: Request) -> None:
+        try:
+            super().enforce_csrf(request)
+        except PermissionDenied as error:
+            remedy = "Send the CSRF token as X-CSRFToken, or an API token instead of the session."
+            raise PermissionDenied(f"{error.detail} {remedy}", code="csrf_failed") from error

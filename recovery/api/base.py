@@ -22,6 +22,7 @@ class DeskView(APIView):
     """Declares what it requires (recovery/api/permissions.py); nothing it answers may be kept by a cache."""
 
     required: ClassVar[Permission | Access]
+    metadata_class = None  # what OPTIONS would tell stands in the OpenAPI document
 
     @property
     def actor(self) -> Actor:

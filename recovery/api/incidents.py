@@ -17,7 +17,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Rows
 from recovery.api.fields import ClusterRef, Finite, JobRef, RunRef, Shape, Word
-from recovery.api.parsing import MomentFilter
+from recovery.api.parsing import MomentFilter, StableOrdering
 from recovery.api.recommendations import RecommendationShape
 from recovery.core.lifecycle import INCIDENT_WORDS, PERSON_STATES, ActionState, IncidentState
 from recovery.core.types import ActionKind, Exclude, FailureClass, FindingKind, Outcome, Restart, Role
@@ -46,9 +46,7 @@ class IncidentFilters(django_filters.FilterSet):
     detected_before = MomentFilter(
         field_name="detected_at", lookup_expr="lt", help_text="ISO 8601, this moment excluded."
     )
-    ordering = django_filters.OrderingFilter(
-        fields=["detected_at", "closed_at"], help_text="Newest detection first unless given."
-    )
+    ordering = StableOrdering(fields=["detected_at", "closed_at"], help_text="Newest detection first unless given.")
 
     class Meta:
         model = Incident

@@ -148,7 +148,7 @@ class JobOne(DeskView):
 
 
 class Attempts(Rows[Attempt]):
-    """List attempts, by job and number."""
+    """List attempts, newest first."""
 
     queryset = selectors.attempts()
     serializer_class = AttemptShape

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from django import forms
 from django.db.models import QuerySet
-from django_filters import IsoDateTimeFilter
+from django_filters import IsoDateTimeFilter, OrderingFilter
 from django_filters.fields import IsoDateTimeField
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.exceptions import APIException, ParseError, ValidationError
@@ -73,6 +73,13 @@ class MomentField(IsoDateTimeField):
 
 class MomentFilter(IsoDateTimeFilter):
     field_class = MomentField
+
+
+class StableOrdering(OrderingFilter):
+    """Rows alike keep their places from page to page."""
+
+    def filter(self, rows: QuerySet[Any], value: list[str] | None) -> QuerySet[Any]:
+        return rows.order_by(*(self.get_ordering_value(each) for each in value), "pk") if value else rows
 
 
 class StrictFilters(DjangoFilterBackend):

@@ -119,7 +119,7 @@ class RunOne(Row[Run]):
 class Checkpoints(Rows[Checkpoint]):
     """List checkpoints, by step."""
 
-    queryset = selectors.checkpoints().order_by("step", "pk")
+    queryset = selectors.checkpoints()
     serializer_class = CheckpointShape
     filterset_class = CheckpointFilters
 

@@ -1,11 +1,12 @@
 """A ceiling for scripts that run wild: settings.API_RATE requests for each token, account or address.
 
-The count is kept by each web process for itself, so several of them allow a multiple. This is no defence against an
-attack; that belongs in front of the product.
+Tokens of one owner that have the same name count as one. Each web process keeps the count for itself, so several of
+them allow a multiple. This is no defence against an attack; that belongs in front of the product.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -27,4 +28,4 @@ class ActorThrottle(SimpleRateThrottle):
     def get_cache_key(self, request: Request, view: APIView) -> str:
         actor = actor_of(request)
         who = self.get_ident(request) if actor.user_id is None else f"{actor.kind}-{actor.user_id}-{actor.name}"
-        return self.cache_format % {"scope": self.scope, "ident": who.encode().hex()}
+        return self.cache_format % {"scope": self.scope, "ident": hashlib.sha256(who.encode()).hexdigest()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from recovery.core.lifecycle import ActionState, IncidentState
+from recovery.core.policy import DEFAULT_RULES
 from recovery.core.types import (
     ActionKind,
     DecisionKind,
@@ -184,7 +186,7 @@ def make_policy(**fields: Any) -> PolicyVersion:
     newest = PolicyVersion.objects.order_by("-number").values_list("number", flat=True).first()
     defaults = {
         "number": (newest or 0) + 1,
-        "rules": {"rules": [], "default": {"mode": "observe"}},
+        "rules": copy.deepcopy(DEFAULT_RULES),
         "author": "admin",
         "reason": "first rules",
         "created_at": ago(86_400),

@@ -1,0 +1,140 @@
+"""Runs, their jobs and attempts, and what was read of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+from django.db.models import OuterRef, QuerySet, Subquery
+
+from recovery.core.lifecycle import IncidentState
+from recovery.core.types import TERMINAL_STATES, CheckpointState, JobState
+from recovery.models import (
+    Attempt,
+    Checkpoint,
+    Incident,
+    Job,
+    Run,
+    Signal,
+)
+from recovery.selectors.base import get
+from recovery.selectors.incident_reads import incidents
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
+
+
+EXECUTING = (JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED)
+
+
+class RunFacts(TypedDict):
+    """What `runs` adds to each run; None where nothing is known."""
+
+    state: str | None  # of its newest attempt
+    phase: str | None
+    last_step: int | None
+    checkpoint_step: int | None  # newest complete checkpoint
+    open_incident_id: int | None
+
+
+def runs() -> QuerySet[WithAnnotations[Run, RunFacts]]:
+    """Every run with where it stands, newest first."""
+    newest = Attempt.objects.filter(job__run=OuterRef("pk")).order_by("-submitted_at", "-number")
+    complete = Checkpoint.objects.filter(run=OuterRef("pk"), state=CheckpointState.COMPLETE).order_by("-step")
+    opened = Incident.objects.filter(run=OuterRef("pk")).exclude(state=IncidentState.CLOSED)
+    rows = Run.objects.select_related("cluster").order_by("-created_at", "-pk")
+    return rows.annotate(
+        state=Subquery(newest.values("state")[:1]),
+        phase=Subquery(newest.values("phase")[:1]),
+        last_step=Subquery(newest.values("last_step")[:1]),
+        checkpoint_step=Subquery(complete.values("step")[:1]),
+        open_incident_id=Subquery(opened.values("pk")[:1]),
+    )
+
+
+def jobs() -> QuerySet[Job]:
+    """Every job, newest submission first."""
+    return Job.objects.select_related("cluster", "run").order_by("-first_submitted_at", "-pk")
+
+
+def attempts() -> QuerySet[Attempt]:
+    """Every attempt, newest first."""
+    return Attempt.objects.select_related("job__run", "job__cluster").order_by("-submitted_at", "-pk")
+
+
+def running_attempts() -> QuerySet[Attempt]:
+    """What is executing now, the longest running first."""
+    return attempts().filter(closed_at=None, state__in=EXECUTING).order_by("started_at", "pk")
+
+
+def blind_attempts() -> QuerySet[Attempt]:
+    """What can't be observed, each with its reason and remedy. Blind is neither healthy nor hung."""
+    return (
+        attempts()
+        .filter(closed_at=None)
+        .exclude(state__in=TERMINAL_STATES)
+        .exclude(blind_reason="")
+        .order_by("started_at", "pk")
+    )
+
+
+def run(*, run_id: int) -> Run:
+    """Raises NotFound."""
+    return get(Run.objects.select_related("cluster"), noun="run", pk=run_id)
+
+
+def attempt(*, attempt_id: int) -> Attempt:
+    """Raises NotFound."""
+    return get(attempts(), noun="attempt", pk=attempt_id)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunDetail:
+    run: Run
+    attempts: tuple[Attempt, ...]  # oldest first, each with its job
+    checkpoints: tuple[Checkpoint, ...]  # by step
+    incidents: tuple[Incident, ...]  # newest first, each with its recommendations
+
+    @property
+    def newest(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def open_incident(self) -> Incident | None:
+        return next((case for case in self.incidents if case.state != IncidentState.CLOSED), None)
+
+    @property
+    def restorable(self) -> Checkpoint | None:
+        """The checkpoint that a restart would restore: the newest complete one."""
+        complete = [look for look in self.checkpoints if look.state == CheckpointState.COMPLETE]
+        return complete[-1] if complete else None
+
+
+def run_detail(*, run_id: int) -> RunDetail:
+    """A run over all its jobs. Raises NotFound."""
+    return RunDetail(
+        run=run(run_id=run_id),
+        attempts=tuple(attempts().filter(job__run=run_id).order_by("submitted_at", "number")),
+        checkpoints=tuple(checkpoints(run_id=run_id)),
+        incidents=tuple(incidents().filter(run=run_id)),
+    )
+
+
+def job_detail(*, job_pk: int) -> Job:
+    """A job with its attempts prefetched, oldest first. Raises NotFound."""
+    return get(jobs().prefetch_related("attempts"), noun="job", pk=job_pk)
+
+
+def attempt_detail(*, attempt_id: int) -> Attempt:
+    """An attempt with its log files prefetched. Raises NotFound."""
+    return get(attempts().prefetch_related("logs"), noun="attempt", pk=attempt_id)
+
+
+def checkpoints(*, run_id: int | None = None) -> QuerySet[Checkpoint]:
+    """By step; of one run where one is given."""
+    rows = Checkpoint.objects.select_related("run", "attempt").order_by("step", "pk")
+    return rows if run_id is None else rows.filter(run_id=run_id)
+
+
+def signals(*, attempt_id: int) -> QuerySet[Signal]:
+    return Signal.objects.filter(attempt_id=attempt_id)
