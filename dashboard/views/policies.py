@@ -88,7 +88,7 @@ def advanced(request: DeskRequest) -> HttpResponse:
     context |= {"text": text, "reason": request.POST.get("reason", "")}
     try:
         rules = json.loads(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         return render(request, "policies/advanced.html", context | {"errors": [_not_json(problem)]}, status=422)
     errors = _save(request, rules, version)
     if errors:
@@ -96,7 +96,9 @@ def advanced(request: DeskRequest) -> HttpResponse:
     return redirect("policies")
 
 
-def _not_json(problem: ValueError) -> str:
+def _not_json(problem: Exception) -> str:
+    if isinstance(problem, RecursionError):
+        return "This is not JSON: it is nested too deeply."
     if isinstance(problem, json.JSONDecodeError):
         return f"This is not JSON: line {problem.lineno}, column {problem.colno}: {problem.msg}."
     return "This is not JSON: a number in it is too long."

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from recovery.core.lifecycle import IncidentState
+from recovery.core.types import CheckpointState, JobState, NodeState, Phase
+from recovery.models import Run
+from tests.dashboard.conftest import HTMX, Question, text_of
+from tests.factories import (
+    ago,
+    make_attempt,
+    make_checkpoint,
+    make_cluster,
+    make_incident,
+    make_job,
+    make_log_file,
+    make_node,
+    make_run,
+)
+
+pytestmark = pytest.mark.django_db
+Read = Callable[[str], str]
+
+
+# --- runs
+
+
+def test_active_runs_are_those_that_run_wait_or_have_an_open_incident(read: Read) -> None:
+    make_attempt(job=make_job(run=make_run(name="runs-now")))
+    make_attempt(job=make_job(run=make_run(name="waits-now"), state=JobState.PENDING), state=JobState.PENDING)
+    make_attempt(job=make_job(run=make_run(name="is-over"), state=JobState.COMPLETED), state=JobState.COMPLETED)
+    failed = make_attempt(job=make_job(run=make_run(name="has-failed"), state=JobState.FAILED), state=JobState.FAILED)
+    make_incident(attempt=failed)
+    page = read("/runs/")
+    assert all(name in page for name in ("runs-now", "waits-now", "has-failed"))
+    assert "is-over" not in page
+    assert "is-over" in read("/runs/?show=all")
+    assert "is-over" not in read("/runs/?show=nonsense")
+
+
+def test_a_run_shows_where_it_stands(read: Read) -> None:
+    run = make_run(name="esm-3b")
+    make_attempt(job=make_job(run=run), phase=Phase.EVALUATING, last_step=900)
+    make_checkpoint(run=run, step=840)
+    make_checkpoint(run=run, step=880, state=CheckpointState.TORN)
+    page = read("/runs/")
+    assert "Evaluating" in page
+    assert ">900<" in page
+    assert ">840<" in page
+    assert ">880<" not in page  # only a complete one counts
+
+
+@pytest.mark.parametrize(("show", "said"), [("active", "No run is active."), ("all", "make demo")])
+def test_an_empty_list_of_runs_says_what_would_be_here(show: str, said: str, read: Read) -> None:
+    assert said in read(f"/runs/?show={show}")
+
+
+def test_a_run_shows_its_attempts_over_all_its_jobs(read: Read) -> None:
+    run = make_run()
+    first = make_job(run=run, state=JobState.CANCELLED, first_submitted_at=ago(9000))
+    make_attempt(job=first, state=JobState.CANCELLED, cancelled_by="mira", submitted_at=ago(9000))
+    second = make_job(run=run)
+    make_attempt(job=second, restored_step=840)
+    make_attempt(job=second, number=1, fresh_start=True, submitted_at=ago(10))
+    page = read(f"/runs/{run.pk}/")
+    assert "by mira" in page
+    assert ">840<" in page
+    assert "from scratch" in page
+    assert page.count(f"/jobs/{second.pk}/") >= 2
+
+
+def test_a_blind_attempt_is_called_neither_healthy_nor_hung(read: Read) -> None:
+    attempt = make_attempt(blind_reason="No progress format matched.", blind_remedy="Name the log in the comment.")
+    page = read(f"/runs/{attempt.job.run_id}/")
+    assert "Blind: No progress format matched." in page
+    assert "Name the log in the comment." in page
+    assert "neither healthy nor hung" in page
+
+
+def test_a_broken_comment_is_shown_to_its_owner(read: Read) -> None:
+    attempt = make_attempt(job=make_job(comment="{broken", comment_error="The comment is no JSON object."))
+    page = read(f"/jobs/{attempt.job_id}/")
+    assert "counts as absent" in page
+    assert "The comment is no JSON object." in page
+    assert "{broken" in page
+
+
+def test_a_vanished_job_says_that_its_end_is_unknown(read: Read) -> None:
+    attempt = make_attempt(job=make_job(vanished_at=ago(60)))
+    assert "The scheduler stopped knowing the job" in read(f"/jobs/{attempt.job_id}/")
+
+
+def test_an_open_incident_stands_on_top_of_its_run(read: Read, question: Question) -> None:
+    page = read(f"/runs/{question.incident.run_id}/")
+    assert page.index(question.incident.headline) < page.index('class="chart"')
+    assert "Needs a decision" in page
+
+
+def test_checkpoints_say_what_would_be_restored_and_why_others_would_not(read: Read) -> None:
+    run = make_run()
+    make_attempt(job=make_job(run=run))
+    make_checkpoint(run=run, step=800)
+    make_checkpoint(run=run, step=840)
+    make_checkpoint(run=run, step=880, state=CheckpointState.TORN, detail="rank 3's shard is empty", size_bytes=None)
+    rows = read(f"/runs/{run.pk}/").split('id="checkpoints-title"')[1].split("<tr")[2:]
+    assert [("would be restored" in row) for row in rows[:3]] == [False, True, False]
+    assert "rank 3&#x27;s shard is empty" in rows[0]
+    assert "unknown" in rows[0]
+
+
+def test_a_run_without_checkpoints_says_where_they_are_looked_for(read: Read) -> None:
+    assert "RECOVERY_CHECKPOINT_ROOTS" in read(f"/runs/{make_run().pk}/")
+    assert "checkpoint_dir" in read(f"/runs/{make_run(checkpoint_dir='').pk}/")
+
+
+def test_a_job_shows_the_schedulers_word_and_how_old_it_is(read: Read) -> None:
+    job = make_job(state=JobState.PENDING, state_reason="BeginTime", excluded_nodes=["gpu-17"], requeueable=False)
+    make_log_file(attempt=make_attempt(job=job, state=JobState.PENDING), error="Permission denied.")
+    page = read(f"/jobs/{job.pk}/")
+    assert "Slurm says" in page
+    assert "BeginTime" in page
+    assert "gpu-17" in page
+    assert "--no-requeue" in page
+    assert "Permission denied." in page
+
+
+@pytest.mark.parametrize("path", ["/runs/999/", "/jobs/999/", "/runs/999/chart.json", "/jobs/999/chart.json"])
+def test_what_never_was_is_not_found(path: str, as_viewer: Client) -> None:
+    assert as_viewer.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("part", ["head", "attempts", "cases", "checkpoints"])
+def test_each_part_of_a_run_can_be_had_alone(part: str, as_viewer: Client, question: Question) -> None:
+    response = as_viewer.get(f"/runs/{question.incident.run_id}/", {"part": part}, headers=HTMX)
+    assert response.status_code == 200
+    assert "<html" not in text_of(response)
+
+
+def test_a_long_list_of_runs_is_paged(read: Read) -> None:
+    cluster = make_cluster()
+    Run.objects.bulk_create(
+        Run(cluster=cluster, key=f"k{i}", name=f"run {i}", user="mira", created_at=timezone.now() - timedelta(days=i))
+        for i in range(51)
+    )
+    assert "1–50 of 51" in read("/runs/?show=all")
+
+
+# --- nodes
+
+
+def test_nodes_with_a_trouble_come_first(read: Read) -> None:
+    cluster = make_cluster()
+    for name, state in [("gpu-01", "up"), ("gpu-02", "drained"), ("gpu-03", "down"), ("gpu-04", "draining")]:
+        make_node(cluster=cluster, name=name, state=state)
+    page = read("/nodes/")
+    places = [page.index(f"<strong>{name}<") for name in ("gpu-03", "gpu-02", "gpu-04", "gpu-01")]
+    assert places == sorted(places)
+
+
+def test_a_node_shows_state_reason_since_and_what_runs_on_it(read: Read) -> None:
+    cluster = make_cluster()
+    make_node(
+        cluster=cluster, name="gpu-02", state=NodeState.DRAINING, raw_state="MIXED+DRAIN", reason="GPU 3 ECC",
+        reason_by="root", reason_at=ago(300),
+    )  # fmt: skip
+    make_node(cluster=make_cluster(), name="gpu-02")
+    run = make_run(cluster=cluster, name="esm-3b")
+    make_attempt(job=make_job(run=run), nodes=["gpu-01", "gpu-02"])
+    page = read("/nodes/")
+    assert "MIXED+DRAIN" in page
+    assert "GPU 3 ECC" in page
+    assert "root" in page
+    assert page.count("esm-3b") == 1  # the node of that name on the other cluster runs nothing
+
+
+def test_nodes_filter_by_state_and_name(read: Read) -> None:
+    cluster = make_cluster()
+    make_node(cluster=cluster, name="gpu-01")
+    make_node(cluster=cluster, name="gpu-02", state=NodeState.DOWN)
+    assert "gpu-01<" not in read("/nodes/?state=down")
+    assert "gpu-02<" not in read("/nodes/?name=01")
+    assert "No such node." in read("/nodes/?name=zzz")
+    assert "gpu-01<" in read("/nodes/?state=nonsense")
+
+
+def test_without_nodes_the_page_says_how_to_find_out_why(read: Read) -> None:
+    assert "python manage.py doctor" in read("/nodes/")
+
+
+def test_an_incident_in_each_state_is_on_its_runs_page(read: Read) -> None:
+    run = make_run()
+    attempt = make_attempt(job=make_job(run=run, state=JobState.FAILED), state=JobState.FAILED)
+    make_incident(attempt=attempt, state=IncidentState.CLOSED, headline="an old case.")
+    assert "an old case." in read(f"/runs/{run.pk}/")
+    assert "an old case." in read(f"/jobs/{attempt.job_id}/")
