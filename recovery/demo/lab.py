@@ -25,6 +25,8 @@ from recovery.demo.lab_conf import LabError, LabSpec
 from recovery.demo.lab_services import LabServices
 from recovery.demo.processes import wait_until
 
+LOCK = "lab.lock"  # the first file of a lab's folder
+
 
 class SlurmLab:
     """One lab. Cheap to make: nothing happens before up(). All methods raise LabError with a remedy.
@@ -136,8 +138,8 @@ class SlurmLab:
         """down(), then remove the folder. Refuses a folder that holds no lab."""
         if not self.root.exists():
             return
-        if not (self.root / "lab.json").exists() and any(self.root.iterdir()):
-            raise LabError(f"{self.root} holds no lab (no lab.json in it): remove it by hand if that is what you want.")
+        if not (self.root / LOCK).exists() and any(self.root.iterdir()):
+            raise LabError(f"{self.root} holds no lab (no {LOCK} in it): remove it by hand if that is what you want.")
         self.down()
         shutil.rmtree(self.root, ignore_errors=True)
 
@@ -228,7 +230,7 @@ class SlurmLab:
         """One of us at a time; a lock that ends with its holder."""
         if not self.root.exists():
             raise LabError(f"There is no lab in {self.root}: bring one up there first.")
-        with (self.root / "lab.lock").open("w") as lock:
+        with (self.root / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

@@ -1,0 +1,334 @@
+"""What every back end promises (recovery/slurm/base.py), tried on each: a real Slurm by its commands, the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from recovery.core.types import JobState, NodeState
+from recovery.slurm.base import (
+    HELD_BY_REQUEUE,
+    AttemptRecord,
+    JobNotFound,
+    JobRecord,
+    SlurmClient,
+    SlurmRefused,
+)
+from tests.slurm.harness import Harness, wait_until
+from tests.slurm.lab_fixture import LabHarness
+from tests.slurm.simulator.harness import make_harness
+
+LONG_S = 600.0  # longer than any test looks
+UNKNOWN_JOB = "2000000"
+BACK_ENDS = ["simulator", pytest.param("slurm", marks=pytest.mark.slurm)]
+BACK_ENDS_WITH_ACCOUNTING = ["simulator", pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.accounting])]
+
+
+def open_harness(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Harness:
+    if kind == "simulator":
+        return make_harness(tmp_path)
+    return LabHarness(request.getfixturevalue("slurm_lab"), request.getfixturevalue("slurm_client"), tmp_path)
+
+
+@pytest.fixture(params=BACK_ENDS)
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
+    opened = open_harness(request.param, request, tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=BACK_ENDS_WITH_ACCOUNTING)
+def accounted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
+    """A harness whose cluster keeps accounts."""
+    opened = open_harness(request.param, request, tmp_path)
+    yield opened
+    opened.close()
+
+
+def wait_for(harness: Harness, job_id: str, state: JobState, *, restarts: int = 0) -> JobRecord:
+    def look() -> JobRecord | None:
+        record = harness.client.job(job_id)
+        return record if (record.state, record.restart_count) == (state, restarts) else None
+
+    found = wait_until(harness, look)
+    assert found is not None
+    return found
+
+
+def running(harness: Harness, **job: object) -> JobRecord:
+    """A job that runs and will go on running."""
+    return wait_for(harness, harness.submit(seconds=LONG_S, **job), JobState.RUNNING)  # type: ignore[arg-type]
+
+
+# --- reads -----------------------------------------------------------------------------------------------------------
+
+
+def test_health_names_the_release_and_what_a_requeue_waits(harness: Harness) -> None:
+    health = harness.client.health()
+    assert health.release
+    assert health.requeue_delay_s > 0
+    assert health.latency_s >= 0
+
+
+def test_nodes_are_up_and_in_a_partition(harness: Harness) -> None:
+    nodes = harness.client.nodes()
+    assert len(nodes) >= 3
+    assert len({node.name for node in nodes}) == len(nodes)
+    assert {node.state for node in nodes} == {NodeState.UP}
+    assert all(node.partitions and node.raw_state for node in nodes)
+
+
+def test_a_running_job_is_described_whole(harness: Harness) -> None:
+    comment = '{"recovery": {"run": "llama"}}'
+    before = harness.now() - timedelta(seconds=2)  # Slurm counts in whole seconds
+    job = running(harness, nodes=2, name="llama-70b", comment=comment, stdout="%x-%j.log")
+    assert (job.name, job.user, job.comment, job.restart_count) == ("llama-70b", harness.user, comment, 0)
+    assert (len(job.nodes), job.node_count, job.excluded_nodes) == (2, 2, ())
+    assert (job.requeueable, job.held, job.state_reason) == (True, False, "")
+    assert (job.exit_code, job.exit_signal, job.ended_at) == (None, None, None)
+    assert job.stdout == f"{job.work_dir}/llama-70b-{job.job_id}.log"
+    assert job.started_at is not None
+    assert before <= job.submitted_at <= job.started_at <= harness.now()
+    assert job.submitted_at.utcoffset() == timedelta(0)
+
+
+def test_a_job_that_names_no_file_still_has_one(harness: Harness) -> None:
+    job = running(harness)
+    assert Path(job.stdout).is_absolute()
+    assert job.job_id in job.stdout
+
+
+def test_the_list_and_the_single_look_say_the_same(harness: Harness) -> None:
+    job = running(harness)
+    assert [found for found in harness.client.jobs() if found.job_id == job.job_id] == [harness.client.job(job.job_id)]
+
+
+@pytest.mark.parametrize(("exit_code", "state"), [(0, JobState.COMPLETED), (7, JobState.FAILED)])
+def test_an_ended_job_stays_known_with_its_exit_code(harness: Harness, exit_code: int, state: JobState) -> None:
+    job = wait_for(harness, harness.submit(seconds=1, exit_code=exit_code), state)
+    assert (job.exit_code, job.exit_signal) == (exit_code, None)
+    assert job.started_at is not None
+    assert job.ended_at is not None
+    assert job.started_at <= job.ended_at
+    assert job.job_id in {found.job_id for found in harness.client.jobs()}
+
+
+def test_a_job_that_waits_for_nodes_is_pending_without_any(harness: Harness) -> None:
+    all_nodes = len(harness.client.nodes())
+    running(harness, nodes=all_nodes)
+    waiting = harness.submit(seconds=1)
+    harness.advance(2)
+    job = harness.client.job(waiting)
+    assert (job.state, job.nodes, job.started_at, job.ended_at) == (JobState.PENDING, (), None, None)
+    assert job.state_reason
+
+
+def test_a_cancelled_job_is_cancelled(harness: Harness) -> None:
+    job = running(harness)
+    harness.cancel(job.job_id)
+    wait_for(harness, job.job_id, JobState.CANCELLED)
+
+
+# --- unknown and hostile ids ---------------------------------------------------------------------------------------
+
+CALLS: dict[str, Callable[[SlurmClient, str], object]] = {
+    "job": lambda client, job_id: client.job(job_id),
+    "requeue": lambda client, job_id: client.requeue(job_id, hold=False),
+    "requeue_hold": lambda client, job_id: client.requeue(job_id, hold=True),
+    "set_excluded_nodes": lambda client, job_id: client.set_excluded_nodes(job_id, ()),
+    "release": lambda client, job_id: client.release(job_id),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("job_id", [UNKNOWN_JOB, "all", "-1", "1,2", ""])
+def test_what_is_no_known_job_is_not_found(harness: Harness, call: str, job_id: str) -> None:
+    with pytest.raises(JobNotFound) as caught:
+        CALLS[call](harness.client, job_id)
+    assert caught.value.permanent
+    assert caught.value.tried
+
+
+# --- requeue ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_requeued_job_is_the_same_job_in_a_new_attempt(harness: Harness) -> None:
+    first = running(harness)
+    harness.advance(1.5)  # a submit time in whole seconds must be able to move
+    harness.client.requeue(first.job_id, hold=False)
+    waiting = wait_for(harness, first.job_id, JobState.PENDING, restarts=1)
+    assert (waiting.nodes, waiting.started_at, waiting.held) == ((), None, False)
+    again = wait_for(harness, first.job_id, JobState.RUNNING, restarts=1)
+    assert (again.name, again.user) == (first.name, first.user)
+    assert again.submitted_at > first.submitted_at
+    assert again.started_at is not None
+    assert again.started_at - again.submitted_at >= timedelta(seconds=harness.client.health().requeue_delay_s - 2)
+
+
+def test_a_failed_job_can_be_requeued(harness: Harness) -> None:
+    job = wait_for(harness, harness.submit(seconds=1, exit_code=3), JobState.FAILED)
+    harness.client.requeue(job.job_id, hold=False)
+    waiting = wait_for(harness, job.job_id, JobState.PENDING, restarts=1)
+    assert (waiting.exit_code, waiting.ended_at) == (None, None)
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_a_pending_job_is_not_requeued_again(harness: Harness, hold: bool) -> None:
+    job = running(harness)
+    harness.client.requeue(job.job_id, hold=True)
+    wait_for(harness, job.job_id, JobState.PENDING, restarts=1)
+    with pytest.raises(SlurmRefused) as caught:
+        harness.client.requeue(job.job_id, hold=hold)
+    assert not isinstance(caught.value, JobNotFound)
+    assert harness.client.job(job.job_id).restart_count == 1
+
+
+def test_a_job_that_must_not_be_requeued_is_not(harness: Harness) -> None:
+    job = running(harness, requeue=False)
+    assert not job.requeueable
+    with pytest.raises(SlurmRefused):
+        harness.client.requeue(job.job_id, hold=False)
+    assert harness.client.job(job.job_id).state is JobState.RUNNING
+
+
+def test_a_held_requeue_waits_until_it_is_released_and_then_avoids_the_excluded_node(harness: Harness) -> None:
+    first = running(harness, nodes=1)
+    harness.client.requeue(first.job_id, hold=True)
+    held = wait_for(harness, first.job_id, JobState.PENDING, restarts=1)
+    assert (held.held, held.state_reason) == (True, HELD_BY_REQUEUE)
+    harness.client.set_excluded_nodes(first.job_id, first.nodes)
+    assert harness.client.job(first.job_id).excluded_nodes == first.nodes
+    harness.advance(harness.client.health().requeue_delay_s + 2)
+    assert harness.client.job(first.job_id).state is JobState.PENDING
+    harness.client.release(first.job_id)
+    assert not harness.client.job(first.job_id).held
+    again = wait_for(harness, first.job_id, JobState.RUNNING, restarts=1)
+    assert not set(again.nodes) & set(first.nodes)
+    assert again.excluded_nodes == first.nodes
+
+
+def test_excluding_replaces_the_list_and_nothing_clears_it(harness: Harness) -> None:
+    job = running(harness)
+    harness.client.requeue(job.job_id, hold=True)
+    wait_for(harness, job.job_id, JobState.PENDING, restarts=1)
+    one, two = (node.name for node in harness.client.nodes()[:2])
+    for names in ((one, two), (two,), ()):
+        harness.client.set_excluded_nodes(job.job_id, names)
+        assert harness.client.job(job.job_id).excluded_nodes == names
+
+
+def test_releasing_twice_is_no_error(harness: Harness) -> None:
+    job = running(harness)
+    harness.client.requeue(job.job_id, hold=True)
+    wait_for(harness, job.job_id, JobState.PENDING, restarts=1)
+    harness.client.release(job.job_id)
+    harness.client.release(job.job_id)
+    assert not harness.client.job(job.job_id).held
+
+
+def test_a_running_jobs_excluded_nodes_can_not_be_changed(harness: Harness) -> None:
+    job = running(harness)
+    with pytest.raises(SlurmRefused):
+        harness.client.set_excluded_nodes(job.job_id, job.nodes)
+    assert harness.client.job(job.job_id).excluded_nodes == ()
+
+
+@pytest.mark.parametrize("name", ["no-such-node", "n1 n2", "", "-n"])
+def test_a_node_that_there_is_not_can_not_be_excluded(harness: Harness, name: str) -> None:
+    job = running(harness)
+    harness.client.requeue(job.job_id, hold=True)
+    wait_for(harness, job.job_id, JobState.PENDING, restarts=1)
+    with pytest.raises(SlurmRefused):
+        harness.client.set_excluded_nodes(job.job_id, (name,))
+    assert harness.client.job(job.job_id).excluded_nodes == ()
+
+
+def test_a_preview_names_job_and_nodes_and_does_nothing(harness: Harness) -> None:
+    job = running(harness)
+    for operation in ("requeue", "requeue_hold", "set_excluded_nodes", "release"):
+        assert job.job_id in harness.client.preview(operation, job.job_id, job.nodes)
+    assert job.nodes[0] in harness.client.preview("set_excluded_nodes", job.job_id, job.nodes)
+    assert harness.client.job(job.job_id) == job
+
+
+# --- node failures ---------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_node_is_down_and_slurm_itself_requeues_its_job(harness: Harness) -> None:
+    job = running(harness, nodes=2)
+    harness.fail_node(job.nodes[0])
+    wait_for(harness, job.job_id, JobState.PENDING, restarts=1)
+    (node,) = [node for node in harness.client.nodes() if node.name == job.nodes[0]]
+    assert node.state is NodeState.DOWN
+    assert node.reason
+    again = wait_for(harness, job.job_id, JobState.RUNNING, restarts=1)
+    assert job.nodes[0] not in again.nodes
+
+
+def test_a_lost_node_ends_a_job_that_must_not_be_requeued(harness: Harness) -> None:
+    job = running(harness, requeue=False)
+    harness.fail_node(job.nodes[0])
+    ended = wait_for(harness, job.job_id, JobState.NODE_FAIL)
+    assert ended.restart_count == 0
+
+
+# --- accounting ------------------------------------------------------------------------------------------------------
+
+
+def attempts_until(
+    harness: Harness, job: JobRecord, seen: Callable[[list[AttemptRecord]], bool]
+) -> list[AttemptRecord]:
+    """Accounting lags behind the controller: asked until it shows what is known to have happened."""
+
+    def look() -> list[AttemptRecord]:
+        found = harness.client.attempts(job.job_id, since=job.submitted_at)
+        return found if seen(found) else []
+
+    return wait_until(harness, look)
+
+
+def test_accounting_is_offered_where_there_is_some(accounted: Harness) -> None:
+    assert accounted.client.health().accounting
+
+
+def test_attempts_are_numbered_by_their_submission_and_keep_their_ends(accounted: Harness) -> None:
+    first = wait_for(accounted, accounted.submit(seconds=1, exit_code=7), JobState.FAILED)
+    accounted.client.requeue(first.job_id, hold=False)
+    wait_for(accounted, first.job_id, JobState.FAILED, restarts=1)
+    found = attempts_until(accounted, first, lambda all_: [a.exit_code for a in all_] == [7, 7])
+    assert [attempt.number for attempt in found] == [0, 1]
+    assert [attempt.state for attempt in found] == [JobState.FAILED, JobState.FAILED]
+    assert found[0].nodes == first.nodes
+    assert found[0].submitted_at == first.submitted_at < found[1].submitted_at
+    assert all(attempt.started_at and attempt.ended_at for attempt in found)
+
+
+def test_an_attempt_that_was_put_back_reads_requeued(accounted: Harness) -> None:
+    job = running(accounted)
+    accounted.client.requeue(job.job_id, hold=True)
+    wait_for(accounted, job.job_id, JobState.PENDING, restarts=1)
+    found = attempts_until(accounted, job, lambda all_: bool(all_) and all_[0].state.is_terminal)
+    assert found[0].state is JobState.REQUEUED
+    assert found[0].cancelled_by == ""
+
+
+def test_an_attempt_that_lost_a_node_reads_node_fail(accounted: Harness) -> None:
+    job = running(accounted, nodes=2)
+    accounted.fail_node(job.nodes[1])
+    found = attempts_until(accounted, job, lambda all_: bool(all_) and all_[0].state.is_terminal)
+    assert (found[0].state, found[0].nodes) == (JobState.NODE_FAIL, job.nodes)
+
+
+def test_an_attempt_that_was_cancelled_says_by_whom(accounted: Harness) -> None:
+    job = running(accounted)
+    accounted.cancel(job.job_id)
+    wait_for(accounted, job.job_id, JobState.CANCELLED)
+    (attempt,) = attempts_until(accounted, job, lambda all_: bool(all_) and all_[0].state.is_terminal)
+    assert (attempt.state, attempt.cancelled_by) == (JobState.CANCELLED, accounted.user)
+
+
+def test_accounting_knows_nothing_of_an_unknown_job(accounted: Harness) -> None:
+    assert accounted.client.attempts(UNKNOWN_JOB, since=accounted.now() - timedelta(days=1)) == []
