@@ -44,13 +44,13 @@ def embedded_broker(run_dir: Path) -> Broker:
     return Broker(url=f"redis+socket://{quote(str(path))}", words=f"embedded Redis ({path})", program=program)
 
 
-def start(supervisor: Supervisor, *, broker: Broker, web: Program, concurrency: int = 2) -> None:
+def start(supervisor: Supervisor, *, broker: Broker, web: Program, worker: Program) -> None:
     """Start everything; returns when the broker answers and the others are on their way."""
     if broker.program:
         supervisor.start(broker.program)
         supervisor.wait_for(lambda: _accepts(Path(unquote(urlsplit(broker.url).path))), timeout_s=20, what="the broker")
     environment = {"REDIS_URL": broker.url} if broker.url else {}
-    for program in (web, worker(concurrency=concurrency), beat()):
+    for program in (web, worker, beat()):
         supervisor.start(replace(program, environment=environment))
 
 
@@ -75,8 +75,8 @@ def socket_path(run_dir: Path) -> Path:
     return folder / "redis.sock"
 
 
-def worker(*, concurrency: int = 2) -> Program:
-    options = ["worker", "--pool", "prefork", "--concurrency", str(concurrency), "--loglevel", "INFO"]
+def worker(*, concurrency: int = 2, log_level: str = "INFO") -> Program:
+    options = ["worker", "--pool", "prefork", "--concurrency", str(concurrency), "--loglevel", log_level]
     return _celery("worker", *options, "--without-gossip", "--without-mingle", "--without-heartbeat")
 
 
@@ -127,4 +127,4 @@ def _accepts(path: Path) -> bool:
 
 
 def _celery(name: str, *arguments: str) -> Program:
-    return Program(name=name, command=[sys.executable, "-m", "celery", "-A", "recovery", *arguments], cwd=PROJECT)
+    return Program(name=name, command=[sys.executable, "-m", "celery", "-q", "-A", "recovery", *arguments], cwd=PROJECT)

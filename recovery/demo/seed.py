@@ -20,8 +20,9 @@ from recovery.models import Attempt, Cluster, Incident, Membership, PolicyVersio
 from recovery.models.access import Role
 from recovery.pipeline.by_hand import save_policy
 
-# The fewest characters that nobody guesses on a server that listens on loopback alone; short enough to be typed.
-PASSWORD_BYTES = 9
+# A person types them from the screen: no characters that look alike. 31^12 possibilities are about 59 bits.
+LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+GROUPS = 3
 
 # A fresh installation only observes. The demo shows all three: it asks before it touches what a person should see, does
 # by itself what is safest, and leaves alone what a restart can't mend.
@@ -49,7 +50,7 @@ DEMO_RULES: dict[str, Any] = {
         "max_actions_per_hour": 20,
         "max_excluded_nodes": 4,
         "max_excluded_percent": 50.0,
-        "fleet_failures": 4,
+        "fleet_failures": 6,  # the demo's first minutes show every kind of trouble at once
         "fleet_window_s": 120.0,
     },
     "expires_after_s": 3600.0,
@@ -60,7 +61,7 @@ def accounts(store: Path) -> dict[str, str]:
     """One account per role, named after it; their passwords, which `store` keeps from one start to the next."""
     passwords = _stored(store)
     for role in Role:
-        passwords.setdefault(role.value, secrets.token_urlsafe(PASSWORD_BYTES))
+        passwords.setdefault(role.value, new_password())
     _keep(store, passwords)
     with transaction.atomic():
         for role in Role:
@@ -70,6 +71,11 @@ def accounts(store: Path) -> dict[str, str]:
                 user.save(update_fields=["password"])
             Membership.objects.get_or_create(user=user, defaults={"role": role})
     return {role.value: passwords[role.value] for role in Role}
+
+
+def new_password() -> str:
+    groups = ["".join(secrets.choice(LETTERS) for _ in range(4)) for _ in range(GROUPS)]
+    return "-".join(groups)
 
 
 def policy(now: datetime) -> PolicyVersion:

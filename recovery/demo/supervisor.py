@@ -177,7 +177,7 @@ class Supervisor:
 
     def _stop(self, running: Sequence[_Running]) -> None:
         for one in running:
-            one.signal_group(signal.SIGTERM)
+            one.ask_to_end()
         asked = self._asked
         wait_until(lambda: all(one.has_ended() for one in running) or self._asked > asked, timeout_s=self._grace_s)
         for one in running:
@@ -228,6 +228,12 @@ class _Running:
     def has_ended(self) -> bool:
         """Looks without reaping: until we reap it, nobody else can get its number, and its group can be signalled."""
         return self.identity is None or not self.identity.is_alive()
+
+    def ask_to_end(self) -> None:
+        """The leader alone: a worker ends its pool itself, when the task in hand is done."""
+        if self.process.returncode is None:  # not by send_signal(), which would reap it
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGTERM)
 
     def signal_group(self, number: signal.Signals) -> None:
         if self.process.returncode is None:

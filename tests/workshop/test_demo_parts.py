@@ -36,7 +36,7 @@ def test_a_second_start_keeps_the_passwords(tmp_path: Path) -> None:
 def test_passwords_are_random_and_their_owners_alone_may_read_them(tmp_path: Path) -> None:
     passwords = seed.accounts(tmp_path / "accounts.json")
     assert len(set(passwords.values())) == 4
-    assert all(len(password) >= 12 for password in passwords.values())
+    assert all(len(password) >= 14 for password in passwords.values())
     assert stat.S_IMODE((tmp_path / "accounts.json").stat().st_mode) == 0o600
     assert json.loads((tmp_path / "accounts.json").read_text()) == passwords
 
@@ -75,7 +75,7 @@ def test_a_policy_that_somebody_wrote_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.django_db
 def test_the_cluster_is_made_once_and_looked_at_at_once(tmp_path: Path) -> None:
-    stage = Stage(name="sim", backend="simulator", options={"state_dir": str(tmp_path)}, words="")
+    stage = Stage(name="sim", backend="simulator", options={"state_dir": str(tmp_path)})
     cluster = seed.cluster(stage, now=NOW, poll_interval_s=2)
     Cluster.objects.filter(pk=cluster.pk).update(seen_at=NOW, leased_until=NOW + timedelta(hours=1))
     seed.end_leases()

@@ -47,7 +47,7 @@ class Command(BaseCommand):
             supervisor,
             broker=broker,
             web=desk.web(host=options["host"], port=port, reload=not options["no_reload"]),
-            concurrency=options["concurrency"],
+            worker=desk.worker(concurrency=options["concurrency"]),
         )
         url = f"http://{options['host']}:{port}/"
         supervisor.wait_for(lambda: desk.answers(url), timeout_s=60, what="the web server")

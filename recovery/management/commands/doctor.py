@@ -16,6 +16,7 @@ from django.db.migrations.executor import MigrationExecutor
 from recovery.celery import app
 from recovery.models import Cluster
 from recovery.slurm.base import SlurmClient, SlurmError
+from recovery.slurm.registry import BadOptions
 from recovery.tasks import client_of
 
 BROKER_TIMEOUT_S = 3
@@ -103,6 +104,8 @@ def reach(cluster: Cluster, *, client_for: Callable[[Cluster], SlurmClient]) -> 
     what = f"cluster {cluster.name} ({cluster.get_backend_display()})"
     try:
         health = client_for(cluster).health()
+    except BadOptions as error:
+        return Result(what=what, detail=str(error), remedy="Set it up anew with `python manage.py set_cluster`.")
     except SlurmError as error:
         remedy = "Check that this machine has the cluster's Slurm commands, slurm.conf and munge key, and reaches it."
         return Result(what=what, detail=str(error), remedy=remedy)
