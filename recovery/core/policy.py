@@ -13,7 +13,7 @@ The first rule whose classes hold the failure class decides ("*": every class), 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -176,8 +176,8 @@ def check_rules(rules: object) -> list[str]:
         errors += _check_default(rules["default"])
     if "breaker" in rules:
         errors += _check_breaker(rules["breaker"])
-    if "expires_after_s" in rules and not _number(rules["expires_after_s"], least=60):
-        errors.append("expires_after_s: must be a number of seconds, at least 60.")
+    if "expires_after_s" in rules and not _EXPIRES.holds(rules["expires_after_s"]):
+        errors.append(f"expires_after_s: must be {_EXPIRES}.")
     return errors
 
 
@@ -210,11 +210,10 @@ def _check_rule(rule: dict[Any, Any], where: str) -> list[str]:
         if not isinstance(classes, list) or not classes:
             errors.append(f'{where}.classes: must be "*" or a list of failure classes.')
         else:
-            known = {c.value for c in FailureClass}
+            known = list(FailureClass)
             errors += [f"{where}.classes: {c!r} is no failure class." for c in classes if c not in known]
-    restarts = rule.get("max_restarts", DEFAULT_MAX_RESTARTS)
-    if isinstance(restarts, bool) or not isinstance(restarts, int) or not 0 <= restarts <= 100:
-        errors.append(f"{where}.max_restarts: must be a whole number from 0 to 100.")
+    if not _RESTARTS.holds(rule.get("max_restarts", DEFAULT_MAX_RESTARTS)):
+        errors.append(f"{where}.max_restarts: must be {_RESTARTS}.")
     return errors
 
 
@@ -231,23 +230,42 @@ def _check_mode(mode: object, where: str) -> list[str]:
 def _check_breaker(breaker: object) -> list[str]:
     if not isinstance(breaker, dict):
         return ["breaker: must be an object."]
-    fields: dict[str, Callable[[object], bool]] = {
-        "max_actions_per_hour": lambda v: _number(v, least=0, whole=True),
-        "max_excluded_nodes": lambda v: _number(v, least=0, whole=True),
-        "max_excluded_percent": lambda v: _number(v, least=0, most=100),
-        "fleet_failures": lambda v: _number(v, least=2, whole=True),
-        "fleet_window_s": lambda v: _number(v, least=1),
-    }
-    errors = [f"breaker.{key}: no such field; remove it." for key in sorted(map(str, set(breaker) - set(fields)))]
-    for field, good in fields.items():
+    errors = [f"breaker.{key}: no such field; remove it." for key in sorted(map(str, set(breaker) - set(_BREAKER)))]
+    for field, number in _BREAKER.items():
         if field not in breaker:
             errors.append(f"breaker.{field}: is missing; add it.")
-        elif not good(breaker[field]):
-            errors.append(f"breaker.{field}: {breaker[field]!r} is out of range.")
+        elif not number.holds(breaker[field]):
+            errors.append(f"breaker.{field}: must be {number}.")
     return errors
 
 
-def _number(value: object, *, least: float, most: float = float("inf"), whole: bool = False) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        return False
-    return least <= value <= most  # also False for NaN
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Number:
+    """A bound on a JSON number. Infinity and NaN hold no bound: JSON can't carry them."""
+
+    least: float
+    most: float = 1e9
+    whole: bool = False
+    unit: str = ""
+
+    def holds(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
+            return False
+        return self.least <= value <= self.most
+
+    def __str__(self) -> str:
+        kind = f"a {'whole ' if self.whole else ''}number{self.unit}"
+        if self.most < 1e9:
+            return f"{kind} from {self.least:g} to {self.most:g}"
+        return f"{kind}, at least {self.least:g}"
+
+
+_RESTARTS = _Number(least=0, most=100, whole=True)
+_EXPIRES = _Number(least=60, unit=" of seconds")
+_BREAKER = {
+    "max_actions_per_hour": _Number(least=0, whole=True),
+    "max_excluded_nodes": _Number(least=0, whole=True),
+    "max_excluded_percent": _Number(least=0, most=100),
+    "fleet_failures": _Number(least=2, whole=True),
+    "fleet_window_s": _Number(least=1, unit=" of seconds"),
+}

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.core.detectors import detect
+from recovery.core.detectors.hang import detect_hang
+from recovery.core.types import AttemptFacts, FindingKind, JobState, Phase
+from tests.core.attempts import LIMITS, at, attempt, read, samples
+
+STEADY = samples(20, every_s=40)  # the last report comes at 800 s; due is the floor, 300 s
+HANGING = attempt(samples=STEADY, now_s=1200)
+
+
+def hangs(facts: AttemptFacts) -> bool:
+    return detect_hang(facts, LIMITS) is not None
+
+
+def test_no_progress_where_progress_was_due_is_a_hang() -> None:
+    (finding,) = detect(HANGING, LIMITS)
+    assert finding.kind is FindingKind.HANG
+    assert finding.since == at(800)
+    assert finding.reason == "No progress for 6 m 40 s: reports usually come within 40 s, and 5 m is the limit."
+
+
+def test_silence_within_the_limit_is_no_hang() -> None:
+    assert not hangs(replace(HANGING, now=at(1100), seen_at=at(1100)))
+
+
+@pytest.mark.parametrize("state", [s for s in JobState if s is not JobState.RUNNING])
+def test_only_a_running_attempt_can_hang(state: JobState) -> None:
+    assert not hangs(replace(HANGING, state=state))
+
+
+def test_a_blind_attempt_never_hangs() -> None:
+    assert not hangs(replace(HANGING, blind_reason="The log can't be read."))
+
+
+def test_an_old_picture_tells_nothing_of_now() -> None:
+    assert not hangs(replace(HANGING, seen_at=at(1200 - LIMITS.stale_after_s - 1)))
+    assert hangs(replace(HANGING, seen_at=at(1200 - LIMITS.stale_after_s)))
+
+
+def test_due_follows_the_attempts_own_rhythm() -> None:
+    slow = samples(20, every_s=200)  # last at 4000 s, due 600 s later
+    assert not hangs(attempt(samples=slow, now_s=4590))
+    assert hangs(attempt(samples=slow, now_s=4610))
+
+
+def test_what_it_has_once_survived_may_come_again() -> None:
+    reports = samples(20, every_s=40)
+    late = [replace(s, at=at((s.at - at(0)).total_seconds() + 1000)) for s in reports[10:]]  # an evaluation of 1040 s
+    facts = attempt(samples=[*reports[:10], *late], now_s=1800 + 1500)
+    assert not hangs(facts)
+    assert hangs(replace(facts, now=at(1800 + 1600), seen_at=at(1800 + 1600)))
+
+
+def test_the_ceiling_ends_endless_patience() -> None:
+    hourly = samples(12, every_s=3600)
+    assert not hangs(attempt(samples=hourly, now_s=12 * 3600 + 2 * 3600))
+    patient = samples(12, every_s=6000)  # 3 times that would be 5 h
+    assert hangs(attempt(samples=patient, now_s=12 * 6000 + LIMITS.hang_ceiling_s + 1))
+
+
+def test_the_first_interval_is_not_the_rhythm() -> None:
+    reports = [samples(1, every_s=1500)[0], *samples(20, every_s=1)]
+    steady = [replace(s, at=at(3000 + 40 * i), step=20 + 10 * i) for i, s in enumerate(reports[1:])]
+    facts = attempt(samples=[reports[0], *steady], now_s=3760 + 301)
+    assert hangs(facts)
+
+
+def test_with_few_intervals_the_limit_of_the_first_step_holds() -> None:
+    facts = attempt(samples=samples(3, every_s=40), now_s=120 + 1790)
+    assert not hangs(facts)
+    assert hangs(replace(facts, now=at(120 + 1810), seen_at=at(120 + 1810)))
+
+
+def test_reports_of_several_ranks_are_one_rhythm() -> None:
+    by_rank = [replace(s, rank=rank) for s in STEADY for rank in range(8)]
+    assert hangs(replace(HANGING, samples=tuple(by_rank)))
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.FIRST_STEP, Phase.UNKNOWN])
+def test_the_first_step_has_its_own_limit(phase: Phase) -> None:
+    facts = attempt(phase=phase, phase_since=at(100), now_s=1890)
+    assert not hangs(facts)
+    late = replace(facts, now=at(1910), seen_at=at(1910))
+    assert (
+        detect(late, LIMITS)[0].reason == "No progress for 30 m 10 s: the first step is due within 30 m of the start."
+    )
+
+
+def test_a_load_gives_the_first_step_its_time_again() -> None:
+    facts = attempt(samples=STEADY, phase=Phase.FIRST_STEP, phase_since=at(1000), now_s=2790)
+    assert not hangs(facts)
+    assert hangs(replace(facts, now=at(2810), seen_at=at(2810)))
+
+
+@pytest.mark.parametrize("phase", [Phase.SAVING, Phase.EVALUATING, Phase.FINISHING])
+def test_a_pause_with_a_name_has_its_own_limit(phase: Phase) -> None:
+    facts = attempt(samples=STEADY, phase=phase, phase_since=at(810), now_s=810 + 890)
+    assert not hangs(facts)
+    assert hangs(replace(facts, now=at(810 + 910), seen_at=at(810 + 910)))
+
+
+def test_progress_beside_an_asynchronous_save_counts() -> None:
+    facts = attempt(samples=STEADY, phase=Phase.SAVING, phase_since=at(10), now_s=950)
+    assert not hangs(facts)
+
+
+def test_what_waits_in_the_queue_owes_nothing() -> None:
+    assert not hangs(attempt(phase=Phase.QUEUED, phase_since=at(0), now_s=90_000))
+
+
+def test_nothing_known_is_no_hang() -> None:
+    assert not hangs(attempt(started_at=None, now_s=90_000))
+    assert not hangs(attempt(phase=Phase.SAVING, started_at=None, now_s=90_000))
+
+
+def test_a_clock_ahead_of_ours_is_no_hang() -> None:
+    assert not hangs(attempt(samples=STEADY, now_s=500))
+
+
+def test_ranks_that_report_a_timeout_make_it_surer() -> None:
+    silent = detect(HANGING, LIMITS)[0].confidence
+    told = read(["[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12)"])
+    assert detect(replace(HANGING, signals=told), LIMITS)[0].confidence > silent
+    later = replace(HANGING, now=at(2000), seen_at=at(2000))
+    assert detect(later, LIMITS)[0].confidence > silent
+
+
+@given(
+    st.lists(st.floats(min_value=0.5, max_value=500), min_size=4, max_size=120),
+    st.floats(min_value=0, max_value=1),
+)
+def test_no_silence_up_to_the_longest_survived_is_ever_a_hang(gaps: list[float], share: float) -> None:
+    """Whatever the rhythm was: what the attempt has lived through (but for its start) is not called a hang."""
+    now, reports = 0.0, []
+    for index, gap in enumerate(gaps):
+        now += gap
+        reports.append(replace(samples(1)[0], at=at(now), step=index + 1))
+    silence = share * max(gaps[2:] or gaps)
+    assert not hangs(attempt(samples=reports, now_s=now + silence))

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.core.detectors import detect
+from recovery.core.detectors.slowdown import detect_slowdown
+from recovery.core.types import AttemptFacts, FindingKind, JobState, Sample
+from tests.core.attempts import LIMITS, at, attempt, samples
+
+
+def paced(step_times: list[float]) -> list[Sample]:
+    """Reports of 10 steps each that take `step_times`; the times are printed."""
+    now, reports = 0.0, []
+    for index, step_time in enumerate(step_times):
+        now += 10 * step_time
+        reports.append(Sample(at=at(now), step=10 * (index + 1), loss=2.5, step_time_s=step_time))
+    return reports
+
+
+def seen(reports: list[Sample]) -> AttemptFacts:
+    return attempt(samples=reports, now=reports[-1].at, seen_at=reports[-1].at)
+
+
+SLOW = seen(paced([4.0] * 30 + [10.0] * 6))
+
+
+def test_a_lasting_drop_of_speed_is_found() -> None:
+    (finding,) = detect(SLOW, LIMITS)
+    assert finding.kind is FindingKind.SLOWDOWN
+    assert finding.reason == (
+        "Steps take 2.5 times as long as this attempt's normal since step 310, in each of the last 6 reports."
+    )
+    assert finding.since == SLOW.samples[30].at
+
+
+def test_a_steady_attempt_is_not_slow() -> None:
+    assert detect(seen(paced([4.0] * 40)), LIMITS) == []
+
+
+def test_a_small_shift_is_noise() -> None:
+    assert detect(seen(paced([4.0] * 30 + [5.5] * 10)), LIMITS) == []
+
+
+def test_one_slow_report_is_a_save_or_an_evaluation() -> None:
+    assert detect(seen(paced(([4.0] * 9 + [12.0]) * 4)), LIMITS) == []
+    assert detect(seen(paced([4.0] * 30 + [12.0] * (LIMITS.slow_samples - 1))), LIMITS) == []
+
+
+def test_a_recovered_attempt_is_not_slow_any_more() -> None:
+    assert detect(seen(paced([4.0] * 30 + [10.0] * 20 + [4.0])), LIMITS) == []
+
+
+def test_slowness_from_the_beginning_has_no_normal_to_compare_with() -> None:
+    assert detect(seen(paced([10.0] * 40)), LIMITS) == []
+
+
+def test_a_slow_warm_up_is_not_the_baseline() -> None:
+    assert detect(seen(paced([40.0] * 3 + [4.0] * 12)), LIMITS) == []
+    assert detect(seen(paced([0.1] * 3 + [4.0] * 30)), LIMITS) == []
+
+
+def test_a_mixed_load_is_not_slow_because_of_a_run_of_long_batches() -> None:
+    mixed = [4.0, 4.0, 4.0, 10.0] * 15
+    assert detect(seen(paced([*mixed, 10.0, 10.0, 10.0, 10.0, 10.0])), LIMITS) == []
+
+
+def test_throughput_is_trusted_before_step_time() -> None:
+    """When the batch grows, steps take longer and the work per second stays: that is no fault."""
+    grown = [replace(s, throughput=400.0) for s in paced([4.0] * 30 + [10.0] * 6)]
+    assert detect(seen(grown), LIMITS) == []
+    dropped = [replace(s, throughput=400.0 if i < 30 else 150.0) for i, s in enumerate(paced([4.0] * 36))]
+    assert len(detect(seen(dropped), LIMITS)) == 1
+
+
+def test_without_printed_times_the_time_between_reports_serves() -> None:
+    bare = [replace(s, step_time_s=None) for s in SLOW.samples]
+    assert len(detect(seen(bare), LIMITS)) == 1
+
+
+def test_the_slowdown_stays_found_while_most_reports_are_slow() -> None:
+    assert len(detect(seen(paced([4.0] * 15 + [10.0] * 30)), LIMITS)) == 1
+
+
+def test_too_few_reports_are_no_baseline() -> None:
+    assert detect(seen(paced([4.0] * 8 + [10.0] * 5)), LIMITS) == []
+    assert detect(seen(paced([4.0])), LIMITS) == []
+
+
+def test_no_reports_at_all() -> None:
+    assert detect_slowdown(attempt(), LIMITS) is None
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        replace(SLOW, blind_reason="The log can't be read."),
+        replace(SLOW, seen_at=at(0)),
+        replace(SLOW, state=JobState.FAILED),
+        replace(SLOW, state=JobState.SUSPENDED),
+    ],
+)
+def test_blind_old_or_ended_attempts_are_not_slow(unfit: AttemptFacts) -> None:
+    assert detect_slowdown(unfit, LIMITS) is None
+
+
+@given(st.lists(st.floats(min_value=4.0, max_value=4.0 * LIMITS.slow_factor - 0.01), min_size=1, max_size=80))
+def test_noise_below_the_minimum_shift_is_never_found(step_times: list[float]) -> None:
+    assert detect_slowdown(seen(paced(step_times)), LIMITS) is None
+
+
+def test_reports_of_other_ranks_do_not_disturb() -> None:
+    reports = samples(40, step_time_s=4.0, rank=0)
+    both = [s for r in reports for s in (r, replace(r, rank=1, step_time_s=11.0))]
+    assert detect(seen(both), LIMITS) == []

@@ -1,0 +1,257 @@
+"""Which lines count, in which order, and on which node they are placed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.core.diagnose import diagnose, speaks_of_failure
+from recovery.core.diagnose.catalogue import RULES_BY_ID
+from recovery.core.diagnose.clues import Clue, first_cause, gather
+from recovery.core.diagnose.places import Places
+from recovery.core.types import (
+    AttemptFacts,
+    Evidence,
+    Exclude,
+    FailureClass,
+    JobState,
+    NodeState,
+    Role,
+    Signal,
+    SignalKind,
+)
+from tests.core.attempts import NODES, at, crash, ended, event, mark, megatron, read, samples, traceback
+from tests.core.diagnose.examples import LOG_LINES, NODE_EVENTS
+
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+XID = "NVRM: Xid (PCI:0000:1b:00): {}, pid=1"
+STEPS = [megatron(10 * i, 40 * i) for i in range(1, 11)]
+
+
+def causes(facts: AttemptFacts) -> list[str]:
+    return [clue.rule.id for clue in gather(facts).causes]
+
+
+def clue(rule: str, seconds: float | None, *, exact: bool = True, source: str = "job.log", node: str = "") -> Clue:
+    evidence = Evidence(text="", source=source, role=Role.CAUSE, rule=rule, line=1)
+    return Clue(
+        rule=RULES_BY_ID[rule], evidence=evidence, at=None if seconds is None else at(seconds), exact=exact,
+        nodes=(node,) if node else (),
+    )  # fmt: skip
+
+
+# --- handled, quoted, of an earlier start -----------------------------------------------------------------------------
+
+
+def test_a_failure_after_which_training_went_on_does_not_count() -> None:
+    handled = read([*STEPS[:5], *traceback("torch.OutOfMemoryError: CUDA out of memory."), *STEPS[5:7]])
+    assert causes(ended(signals=handled)) == []
+    assert gather(ended(signals=handled)).overcome == 2
+
+
+def test_one_more_report_proves_nothing() -> None:
+    """Another rank may still report the step that was under way."""
+    last = read([*STEPS[:5], *traceback(ECC), STEPS[5]])
+    assert causes(ended(signals=last)) == ["cuda.ecc_uncorrectable"]
+
+
+def test_two_reports_of_one_step_are_one() -> None:
+    last = read([*STEPS[:5], *traceback(ECC), STEPS[5], STEPS[5]])
+    assert causes(ended(signals=last)) == ["cuda.ecc_uncorrectable"]
+
+
+def test_a_save_that_ended_proves_life() -> None:
+    signals = (*read(traceback(ECC)), mark(SignalKind.SAVE_DURABLE, 9, step=100))
+    assert causes(ended(signals=signals)) == []
+
+
+def test_a_farewell_does_not_prove_life() -> None:
+    signals = (*read(traceback(ECC)), mark(SignalKind.FINISHED, 9))
+    assert causes(ended(signals=signals)) == ["cuda.ecc_uncorrectable"]
+
+
+def test_samples_prove_life_where_progress_lines_are_not_kept() -> None:
+    dated = read([f"{at(100):%Y-%m-%d %H:%M:%S} ERROR RuntimeError: CUDA error: uncorrectable ECC error encountered"])
+    assert causes(ended(signals=dated, samples=samples(10))) == []
+    assert causes(ended(signals=dated, samples=samples(3))) == ["cuda.ecc_uncorrectable"]
+
+
+def test_an_appended_log_holds_the_attempt_before_too() -> None:
+    load = mark(SignalKind.LOADED, 30, step=50)
+    before = read([*STEPS[:5], *traceback(ECC)])
+    assert causes(ended(signals=(*before, load))) == []
+
+
+def test_a_load_after_a_failure_in_the_same_start_proves_nothing() -> None:
+    """One rank dies while it loads; another one still prints that the load is done."""
+    load = mark(SignalKind.LOADED, 30, step=50)
+    assert causes(ended(signals=(*read(traceback(ECC)), load))) == ["cuda.ecc_uncorrectable"]
+
+
+def test_signs_of_life_in_another_file_do_not_count_by_line_number() -> None:
+    other = tuple(mark(SignalKind.PROGRESS, 100 + i, file="other.log", step=i) for i in range(5))
+    assert causes(ended(signals=(*read(traceback(ECC)), *other))) == ["cuda.ecc_uncorrectable"]
+
+
+def test_a_rule_that_is_gone_since_is_passed_over() -> None:
+    old = Signal(kind=SignalKind.FAILURE, file="f", line=1, offset=0, text="x", rule="gone.rule")
+    assert gather(ended(signals=(old,))).all == ()
+
+
+# --- node events ------------------------------------------------------------------------------------------------------
+
+
+def test_events_of_other_nodes_do_not_concern_the_attempt() -> None:
+    assert gather(ended(node_events=[event("gpu-99", XID.format(79))])).all == ()
+
+
+def test_events_from_before_the_attempt_are_old_news() -> None:
+    assert gather(ended(node_events=[event("gpu-02", XID.format(79), -60)])).all == ()
+
+
+def test_events_long_after_its_end_are_another_story() -> None:
+    assert causes(ended(node_events=[event("gpu-02", XID.format(79), 1000 + 299)])) == ["xid.79"]
+    assert causes(ended(node_events=[event("gpu-02", XID.format(79), 1000 + 301)])) == []
+
+
+def test_a_node_that_an_admin_drains_says_nothing() -> None:
+    assert gather(ended(node_events=[event("gpu-02", "IDLE+DRAIN: firmware", state=NodeState.DRAINING)])).all == ()
+
+
+def test_a_benign_xid_is_no_cause() -> None:
+    facts = ended(node_events=[event("gpu-02", XID.format(63))])
+    assert causes(facts) == []
+    assert not speaks_of_failure(facts)
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def first(*clues: Clue) -> str:
+    found = first_cause(clues)
+    assert found is not None
+    return found.clue.rule.id
+
+
+def test_the_first_line_of_a_file_wins_not_the_loudest() -> None:
+    got = read([*traceback("KeyError: 'a'"), *traceback(ECC), *traceback(ECC)])
+    assert first(*gather(ended(signals=got)).causes) == "python.user_error"
+
+
+def test_the_earlier_clock_wins_between_sources() -> None:
+    assert first(clue("python.user_error", 500), clue("xid.79", 510, source="node")) == "python.user_error"
+    assert first(clue("python.user_error", 520), clue("xid.79", 510, source="node")) == "xid.79"
+
+
+def test_within_one_moment_the_weightier_wins() -> None:
+    assert first(clue("python.user_error", 511), clue("xid.79", 512, source="node")) == "xid.79"
+
+
+def test_a_borrowed_time_is_only_a_lower_bound() -> None:
+    undated = clue("python.user_error", 400, exact=False)
+    found = first_cause([undated, clue("xid.79", 510, source="node")])
+    assert found is not None
+    assert found.clue.rule.id == "xid.79"
+    assert "is not certain" in found.doubt
+    surely_after = clue("python.user_error", 600, exact=False)
+    assert first_cause([surely_after, clue("xid.application", 510, source="node")]) is not None
+    assert first(surely_after, clue("xid.application", 510, source="node")) == "xid.application"
+
+
+def test_no_clock_at_all_lets_weight_decide() -> None:
+    assert first(clue("storage.transient", None), clue("cuda.oom", None, source="rank1.log")) == "cuda.oom"
+
+
+def test_two_of_one_class_leave_no_doubt() -> None:
+    found = first_cause([clue("cuda.ecc_uncorrectable", None), clue("xid.ecc", 510, source="node")])
+    assert found is not None
+    assert found.doubt == ""
+
+
+def test_a_weak_cause_yields_to_the_strong_one_that_explains_it() -> None:
+    weak, strong = clue("cuda.application", 500), clue("xid.ecc", 520, source="node")
+    assert first(weak, strong) == "xid.ecc"
+    assert first(weak, clue("xid.ecc", 500 + 3600, source="node")) == "cuda.application"
+
+
+def test_hearsay_of_a_kernel_yields_to_the_jobs_own_error() -> None:
+    dump = "Jan 10 22:14:03 gpu-02 kernel: NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
+    both = gather(ended(signals=read([dump, *traceback("NameError: name 'cfg' is not defined")])))
+    assert first(*both.causes) == "python.user_error"
+    alone = gather(ended(signals=read([dump, *traceback("RuntimeError: CUDA error: unspecified launch failure")])))
+    assert first(*alone.causes) == "xid.79"
+
+
+def test_no_causes_no_first() -> None:
+    assert first_cause([]) is None
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("gpu-02", ("gpu-02",)),
+        ("GPU-02.cluster.local", ("gpu-02",)),
+        ("gpu-[02-03]", ("gpu-02", "gpu-03")),
+        ("gpu-[01,04]", ("gpu-01", "gpu-04")),
+        ("gpu-01,gpu-03", ("gpu-01", "gpu-03")),
+        ("gpu-[1-3]", ("gpu-01", "gpu-02", "gpu-03")),
+        ("gpu-[001-003]", ()),
+        ("gpu-[05-99]", ()),
+        ("gpu-[01-03", ()),
+        ("evil-01", ()),
+        ("", ()),
+        ("gpu-[a-b]", ()),
+    ],
+)
+def test_node_lists_are_read_as_far_as_they_name_the_attempts_nodes(expression: str, expected: tuple[str, ...]) -> None:
+    assert Places(NODES).named(expression) == expected
+
+
+def test_srun_tells_where_ranks_were() -> None:
+    places = Places(NODES, read(["srun: error: gpu-02: tasks 8-11,13: Exited with exit code 1"]))
+    assert places.of("", 9) == ("gpu-02",)
+    assert places.of("", 13) == ("gpu-02",)
+    assert places.of("", 12) == ()
+    assert places.of("gpu-01", 9) == ("gpu-01",)
+
+
+def test_everything_in_a_one_node_job_is_on_that_node() -> None:
+    assert Places(("gpu-07",)).of("", None) == ("gpu-07",)
+
+
+@given(st.text(max_size=60))
+def test_no_expression_names_a_node_outside_the_attempt(expression: str) -> None:
+    assert set(Places(NODES).named(expression)) <= set(NODES)
+
+
+# --- hostile logs -----------------------------------------------------------------------------------------------------
+
+_ANY_LINE = st.sampled_from([line for lines in LOG_LINES.values() for line in lines])
+_ANY_EVENT = st.sampled_from([text for texts in NODE_EVENTS.values() for text in texts] + [XID.format(79)])
+
+
+@given(
+    lines=st.lists(_ANY_LINE, max_size=6),
+    events=st.lists(st.tuples(st.sampled_from([*NODES, "gpu-99", ""]), _ANY_EVENT), max_size=4),
+    state=st.sampled_from(
+        [JobState.FAILED, JobState.NODE_FAIL, JobState.TIMEOUT, JobState.UNKNOWN, JobState.CANCELLED]
+    ),
+    nodes=st.sampled_from([NODES, NODES[:1], ()]),
+)
+def test_whatever_a_log_claims_only_the_attempts_own_nodes_are_excluded(
+    lines: list[str], events: list[tuple[str, str]], state: JobState, nodes: tuple[str, ...]
+) -> None:
+    facts = ended(
+        state, nodes=nodes, signals=read(lines, nodes=nodes), node_events=[event(n, text) for n, text in events]
+    )
+    got = diagnose(facts, crash(facts))
+    assert set(got.nodes) <= set(nodes)
+    assert bool(got.nodes) == (got.exclude is Exclude.NODES)
+    assert 0 < got.confidence <= 1
+    assert got.reason
+    if state is JobState.CANCELLED:
+        assert got.failure_class is FailureClass.EXTERNAL_CANCEL

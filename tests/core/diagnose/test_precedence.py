@@ -1,0 +1,316 @@
+"""Which kind of evidence decides, and what each says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from recovery.core.diagnose import diagnose
+from recovery.core.types import (
+    AttemptFacts,
+    Diagnosis,
+    Exclude,
+    FailureClass,
+    JobState,
+    NodeState,
+    Restart,
+    SignalKind,
+)
+from tests.core.attempts import (
+    at,
+    checkpoints,
+    crash,
+    ended,
+    event,
+    mark,
+    megatron,
+    read,
+    samples,
+    traceback,
+)
+
+C = FailureClass
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+XID79 = "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
+TIMEOUT = "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12)"
+REMOTE = "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
+LIMIT = "slurmstepd: error: *** JOB 4711 ON gpu-01 CANCELLED AT 2026-01-11T09:16:40 DUE TO TIME LIMIT ***"
+CANCEL = "slurmstepd: error: *** JOB 4711 ON gpu-01 CANCELLED AT 2026-01-11T09:16:40 ***"
+
+
+def verdict(facts: AttemptFacts) -> Diagnosis:
+    return diagnose(facts, crash(facts))
+
+
+def said(got: Diagnosis) -> tuple[FailureClass, Restart, Exclude, tuple[str, ...]]:
+    return got.failure_class, got.restart, got.exclude, got.nodes
+
+
+# --- a person ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", ["ana", "gpu-reaper", "1001", ""])
+def test_a_cancelled_job_is_never_restarted_whatever_else_is_true(who: str) -> None:
+    facts = ended(
+        JobState.CANCELLED, cancelled_by=who, signals=read([*traceback(ECC, rank=3), TIMEOUT]),
+        node_events=[event("gpu-02", XID79), event("gpu-01", "Not responding", state=NodeState.DOWN)],
+    )  # fmt: skip
+    got = verdict(facts)
+    assert said(got) == (C.EXTERNAL_CANCEL, Restart.NO, Exclude.NONE, ())
+    assert who in got.reason
+
+
+def test_a_known_canceller_wins_over_slurms_own_state() -> None:
+    got = verdict(ended(JobState.TIMEOUT, cancelled_by="ana"))
+    assert got.failure_class is C.EXTERNAL_CANCEL
+
+
+def test_a_cancel_in_the_log_counts_where_there_is_no_record() -> None:
+    got = verdict(ended(JobState.UNKNOWN, signals=read([CANCEL])))
+    assert said(got)[:2] == (C.EXTERNAL_CANCEL, Restart.NO)
+
+
+def test_a_cancelled_step_is_a_cancel_only_if_srun_did_not_do_it() -> None:
+    line = CANCEL.replace("JOB 4711", "STEP 4711.0")
+    alone = ended(JobState.UNKNOWN, signals=read([line]))
+    assert verdict(alone).failure_class is C.EXTERNAL_CANCEL
+    by_srun = ended(JobState.UNKNOWN, signals=read(["srun: error: gpu-01: task 0: Exited with exit code 1", line]))
+    assert verdict(by_srun).restart is not Restart.YES
+    assert verdict(by_srun).confidence < 0.7
+
+
+def test_a_forged_cancel_does_not_hide_a_failed_job() -> None:
+    got = verdict(ended(signals=read([CANCEL, *traceback("KeyError: 'a'")])))
+    assert got.failure_class is C.USER_CODE
+    assert "cancelled or preempted step" in got.coverage["contradictions"]
+    assert got.confidence < 0.9
+
+
+# --- the scheduler ----------------------------------------------------------------------------------------------------
+
+
+def test_a_time_limit_after_a_new_checkpoint_goes_on() -> None:
+    facts = ended(
+        JobState.TIMEOUT, samples=samples(20, every_s=50), checkpoints=checkpoints(100, 200),
+        signals=(mark(SignalKind.LOADED, 1, step=100),),
+    )  # fmt: skip
+    got = verdict(facts)
+    assert said(got) == (C.WALLTIME, Restart.YES, Exclude.NONE, ())
+    assert "step 200 is saved" in got.reason
+
+
+def test_a_time_limit_without_a_new_checkpoint_would_only_repeat() -> None:
+    facts = ended(
+        JobState.TIMEOUT, samples=samples(20, every_s=50), checkpoints=checkpoints(100),
+        signals=(mark(SignalKind.LOADED, 1, step=100),),
+    )  # fmt: skip
+    assert said(verdict(facts))[:2] == (C.WALLTIME, Restart.AFTER_CHANGE)
+
+
+def test_a_torn_checkpoint_is_no_advance() -> None:
+    facts = ended(
+        JobState.TIMEOUT, samples=samples(20, every_s=50), checkpoints=checkpoints(100, torn=(200,)),
+        signals=(mark(SignalKind.LOADED, 1, step=100), mark(SignalKind.SAVE_DURABLE, 9, step=200)),
+    )  # fmt: skip
+    assert verdict(facts).restart is Restart.AFTER_CHANGE
+
+
+def test_the_logs_word_for_a_save_does_where_no_folder_was_looked_at() -> None:
+    facts = ended(
+        JobState.TIMEOUT, samples=samples(20, every_s=50), signals=(mark(SignalKind.SAVE_DURABLE, 9, step=200),)
+    )
+    assert verdict(facts).restart is Restart.YES
+
+
+def test_a_time_limit_of_which_nothing_else_is_known_is_tried_once() -> None:
+    assert said(verdict(ended(JobState.TIMEOUT)))[:2] == (C.WALLTIME, Restart.ONCE)
+
+
+def test_a_job_that_stood_still_was_not_stopped_by_its_time_limit() -> None:
+    facts = ended(JobState.TIMEOUT, samples=samples(20, every_s=40), ended_at=at(800 + 1900))
+    assert said(verdict(facts))[:2] == (C.HANG_SILENT, Restart.ONCE)
+    told = ended(JobState.TIMEOUT, samples=samples(20, every_s=40), ended_at=at(2700), signals=read([TIMEOUT]))
+    assert said(verdict(told))[:3] == (C.HANG_COLLECTIVE, Restart.ONCE, Exclude.IF_REPEATED)
+
+
+def test_a_cause_long_before_the_time_limit_is_the_failure() -> None:
+    lines = [megatron(10 * i, 40 * i) for i in range(1, 21)]
+    facts = ended(
+        JobState.TIMEOUT, samples=samples(20, every_s=40), nodes=("gpu-01",), ended_at=at(1200),
+        signals=read([*lines, *traceback(ECC)], nodes=("gpu-01",)),
+    )  # fmt: skip
+    assert said(verdict(facts)) == (C.GPU_HARDWARE, Restart.YES, Exclude.NODES, ("gpu-01",))
+
+
+def test_a_message_in_the_last_seconds_does_not_replace_the_time_limit() -> None:
+    facts = ended(
+        JobState.TIMEOUT, samples=samples(20, every_s=50), checkpoints=checkpoints(100),
+        signals=(mark(SignalKind.LOADED, 1, step=50), *read(["ValueError: bad sample"])),
+    )  # fmt: skip
+    assert verdict(facts).failure_class is C.WALLTIME
+
+
+def test_a_deadline_is_final() -> None:
+    assert said(verdict(ended(JobState.DEADLINE)))[:2] == (C.WALLTIME, Restart.NO)
+
+
+def test_a_time_limit_of_one_step_in_a_failed_job() -> None:
+    facts = ended(samples=samples(20, every_s=50), signals=(*read([LIMIT]), mark(SignalKind.SAVE_DURABLE, 0, step=100)))
+    assert said(verdict(facts))[:2] == (C.WALLTIME, Restart.YES)
+
+
+def test_preemption_and_memory_and_boot() -> None:
+    assert said(verdict(ended(JobState.PREEMPTED)))[:2] == (C.PREEMPTION, Restart.YES)
+    assert said(verdict(ended(JobState.OUT_OF_MEMORY)))[:2] == (C.HOST_OOM, Restart.AFTER_CHANGE)
+    assert said(verdict(ended(JobState.BOOT_FAIL)))[:2] == (C.SCHEDULER_LAUNCH, Restart.ONCE)
+
+
+def test_the_failed_node_is_the_one_that_is_down() -> None:
+    facts = ended(JobState.NODE_FAIL, node_events=[event("gpu-03", "DOWN*: Not responding", state=NodeState.DOWN)])
+    assert said(verdict(facts)) == (C.NODE_FAULT, Restart.YES, Exclude.NODES, ("gpu-03",))
+
+
+def test_a_node_is_down_whatever_its_reason_says() -> None:
+    facts = ended(JobState.NODE_FAIL, node_events=[event("gpu-03", "", state=NodeState.DOWN)])
+    assert verdict(facts).nodes == ("gpu-03",)
+
+
+def test_a_drained_node_is_not_a_failed_one() -> None:
+    facts = ended(JobState.NODE_FAIL, node_events=[event("gpu-03", "firmware", state=NodeState.DRAINING)])
+    assert said(verdict(facts)) == (C.NODE_FAULT, Restart.YES, Exclude.IF_REPEATED, ())
+
+
+def test_the_node_of_a_one_node_job_needs_no_name() -> None:
+    assert verdict(ended(JobState.NODE_FAIL, nodes=("gpu-07",))).nodes == ("gpu-07",)
+
+
+def test_srun_names_failed_nodes_as_a_list() -> None:
+    facts = ended(JobState.NODE_FAIL, nodes=tuple(f"gpu-{i:02d}" for i in range(1, 9)))
+    listed = ended(JobState.NODE_FAIL, nodes=facts.nodes, signals=read(["srun: error: Node failure on gpu-[02-03]"]))
+    assert verdict(listed).nodes == ("gpu-02", "gpu-03")
+
+
+def test_many_nodes_lost_together_are_the_fabric() -> None:
+    events = [event(f"gpu-0{i}", "Not responding", state=NodeState.DOWN) for i in (1, 2, 3)]
+    got = verdict(ended(JobState.NODE_FAIL, node_events=events))
+    assert said(got) == (C.NETWORK_FABRIC, Restart.YES, Exclude.HOLD, ())
+
+
+def test_a_dead_gpu_explains_the_node_that_went_down() -> None:
+    events = [event("gpu-03", XID79, 900), event("gpu-03", "Not responding", 990, NodeState.DOWN)]
+    assert said(verdict(ended(JobState.NODE_FAIL, node_events=events))) == (
+        C.GPU_HARDWARE, Restart.YES, Exclude.NODES, ("gpu-03",),
+    )  # fmt: skip
+
+
+def test_slurms_lines_stand_in_for_its_record() -> None:
+    lost = ended(JobState.UNKNOWN, signals=read(["srun: error: Node failure on gpu-02"]))
+    assert said(verdict(lost)) == (C.NODE_FAULT, Restart.YES, Exclude.NODES, ("gpu-02",))
+    preempted = ended(JobState.UNKNOWN, signals=read([LIMIT.replace("TIME LIMIT", "PREEMPTION")]))
+    assert said(verdict(preempted))[:2] == (C.PREEMPTION, Restart.YES)
+
+
+# --- requeued already -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("state", "flag"), [(JobState.REQUEUED, False), (JobState.NODE_FAIL, True)])
+def test_what_slurm_has_requeued_is_left_alone_and_keeps_its_class(state: JobState, flag: bool) -> None:
+    facts = ended(state, requeued_by_slurm=flag, node_events=[event("gpu-03", "Not responding", state=NodeState.DOWN)])
+    got = verdict(facts)
+    assert said(got) == (C.NODE_FAULT, Restart.NO, Exclude.NONE, ())
+    assert "Slurm has already requeued it" in got.reason
+
+
+def test_a_requeue_without_a_fault_is_no_failure() -> None:
+    assert said(verdict(ended(JobState.REQUEUED, exit_code=0)))[:2] == (C.NOT_A_FAILURE, Restart.NO)
+
+
+def test_a_requeued_attempt_tells_its_end_by_its_log() -> None:
+    facts = ended(JobState.REQUEUED, signals=read([LIMIT.replace("TIME LIMIT", "PREEMPTION")]))
+    assert said(verdict(facts))[:2] == (C.PREEMPTION, Restart.NO)
+
+
+# --- causes and consequences ------------------------------------------------------------------------------------------
+
+
+def test_the_victims_do_not_decide() -> None:
+    got = verdict(ended(signals=read([*traceback("KeyError: 'a'", rank=9), TIMEOUT, REMOTE])))
+    assert said(got) == (C.USER_CODE, Restart.AFTER_CHANGE, Exclude.NONE, ())
+    assert got.first_failure is not None
+    assert (got.first_failure.rank, got.first_failure.line) == (9, 3)
+
+
+def test_consequences_alone_are_tried_once_and_blame_no_node() -> None:
+    got = verdict(ended(signals=read([REMOTE]), samples=samples(3)))
+    assert said(got) == (C.NETWORK_FABRIC, Restart.ONCE, Exclude.IF_REPEATED, ())
+    assert got.confidence <= 0.5
+    assert "what caused it was not seen" in got.reason
+
+
+def test_the_surest_of_the_consequences_speaks() -> None:
+    got = verdict(ended(signals=read([REMOTE, TIMEOUT]), samples=samples(3)))
+    assert said(got)[:2] == (C.HANG_COLLECTIVE, Restart.ONCE)
+
+
+def test_lost_connections_before_the_first_step_are_a_failed_meeting() -> None:
+    assert verdict(ended(signals=read([REMOTE]))).failure_class is C.RENDEZVOUS
+
+
+def test_an_unknown_exception_after_a_lost_peer_tells_of_that() -> None:
+    got = verdict(ended(signals=read([REMOTE, *traceback("mylib.CommError: rank 3 gone")]), samples=samples(3)))
+    assert got.failure_class is C.NETWORK_FABRIC
+
+
+def test_an_exception_without_a_traceback_may_be_a_message() -> None:
+    assert verdict(ended(signals=read(["KeyError: 'a'"]))).confidence < 0.7
+    assert verdict(ended(signals=read(traceback("KeyError: 'a'")))).confidence >= 0.9
+
+
+def test_a_traceback_with_an_unknown_end_is_the_codes() -> None:
+    got = verdict(ended(signals=read(traceback("mylib.Oops"))))
+    assert said(got)[:2] == (C.USER_CODE, Restart.AFTER_CHANGE)
+    assert got.confidence == 0.5
+
+
+def test_the_same_fault_on_many_nodes_excludes_none() -> None:
+    events = [event(f"gpu-0{i}", "NVRM: Xid (PCI:0000:1b:00): 119, pid=1, Timeout") for i in (1, 2, 3)]
+    assert said(verdict(ended(node_events=events)))[:3] == (C.GPU_HARDWARE, Restart.YES, Exclude.HOLD)
+    port = "{}:1:2 [0] NCCL WARN NET/IB : mlx5_0:1 Got async event : port error"
+    one = ended(signals=read([port.format("gpu-02")]), samples=samples(3))
+    assert said(verdict(one)) == (C.NETWORK_FABRIC, Restart.YES, Exclude.NODES, ("gpu-02",))
+    two = ended(signals=read([port.format("gpu-02"), port.format("gpu-03")]), samples=samples(3))
+    assert said(verdict(two))[2:] == (Exclude.HOLD, ())
+
+
+# --- exit codes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"exit_code": 1}, (C.UNKNOWN, Restart.ONCE, Exclude.NONE)),
+        ({"exit_code": 0, "exit_signal": 11}, (C.USER_CODE, Restart.ONCE, Exclude.IF_REPEATED)),
+        ({"exit_code": 139}, (C.USER_CODE, Restart.ONCE, Exclude.IF_REPEATED)),
+        ({"exit_code": 1, "step_exit_codes": (139,)}, (C.USER_CODE, Restart.ONCE, Exclude.IF_REPEATED)),
+        ({"exit_code": 137}, (C.UNKNOWN, Restart.ONCE, Exclude.NONE)),
+        ({"exit_code": 127}, (C.LAUNCH_CONFIG, Restart.AFTER_CHANGE, Exclude.NONE)),
+        ({"exit_code": 126}, (C.LAUNCH_CONFIG, Restart.AFTER_CHANGE, Exclude.NONE)),
+        ({"exit_code": 0, "state_reason": "NodeDown"}, (C.NODE_FAULT, Restart.YES, Exclude.IF_REPEATED)),
+        ({"state_reason": "JobLaunchFailure"}, (C.SCHEDULER_LAUNCH, Restart.ONCE, Exclude.IF_REPEATED)),
+        # Slurm 22.05 gives this reason for a batch shell that was killed by a signal: it misleads
+        ({"exit_signal": 11, "state_reason": "JobLaunchFailure"}, (C.USER_CODE, Restart.ONCE, Exclude.IF_REPEATED)),
+        ({"exit_code": None}, (C.UNKNOWN, Restart.ONCE, Exclude.NONE)),
+    ],
+)  # fmt: skip
+def test_a_bare_exit_status_is_judged_honestly(fields: dict[str, Any], expected: tuple[object, ...]) -> None:
+    got = verdict(ended(**fields))
+    assert said(got)[:3] == expected
+    assert got.confidence < 0.9
+
+
+def test_an_unreadable_log_is_said_and_lowers_the_confidence() -> None:
+    got = verdict(ended(blind_reason="The log /x can't be read: permission denied."))
+    assert "permission denied" in got.coverage["job log"]
+    assert "could not be read" in got.reason
+    assert got.confidence < 0.3

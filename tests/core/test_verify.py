@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.core.verify import Restore, RestoreVerdict, judge_restore
+
+V = RestoreVerdict
+
+
+def judge(
+    expected: int | None, *, loaded: int | None = None, fresh: bool = False, first: int | None = None,
+    interval: int | None = 10,
+) -> Restore:  # fmt: skip
+    return judge_restore(
+        expected_step=expected, loaded_step=loaded, fresh_start=fresh, first_step=first, log_interval=interval
+    )
+
+
+def test_nothing_reported_is_waited_for() -> None:
+    assert judge(840).verdict is V.WAITING
+    assert judge(None).verdict is V.WAITING
+
+
+def test_a_load_of_the_expected_step_is_right() -> None:
+    got = judge(840, loaded=840)
+    assert (got.verdict, got.step) == (V.AS_EXPECTED, 840)
+
+
+def test_a_later_checkpoint_than_known_is_right_and_said() -> None:
+    got = judge(840, loaded=900)
+    assert (got.verdict, got.step) == (V.AS_EXPECTED, 900)
+    assert "later than the expected 840" in got.reason
+
+
+def test_an_older_load_is_an_alarm_with_its_cost() -> None:
+    got = judge(840, loaded=800)
+    assert (got.verdict, got.step) == (V.OLDER, 800)
+    assert "40 steps are lost again" in got.reason
+
+
+def test_a_load_of_step_0_is_from_scratch() -> None:
+    assert judge(840, loaded=0).verdict is V.FROM_SCRATCH
+
+
+def test_a_fresh_start_is_an_alarm_where_a_checkpoint_was_expected() -> None:
+    got = judge(840, fresh=True, first=10)
+    assert (got.verdict, got.step) == (V.FROM_SCRATCH, 0)
+
+
+def test_a_fresh_start_is_right_where_there_was_nothing_to_restore() -> None:
+    assert judge(None, fresh=True).verdict is V.AS_EXPECTED
+    assert judge(None, first=10).verdict is V.AS_EXPECTED
+    got = judge(None, loaded=40)
+    assert (got.verdict, got.step) == (V.AS_EXPECTED, 40)
+
+
+def test_steps_that_belie_the_load_line_are_believed() -> None:
+    """Weights were loaded, but the run counts from the beginning: it did not continue."""
+    assert judge(840, loaded=840, first=1).verdict is V.FROM_SCRATCH
+    got = judge(840, loaded=840, first=410)
+    assert (got.verdict, got.step) == (V.OLDER, None)
+    assert "it did not continue there" in got.reason
+    assert judge(840, loaded=840, first=850).verdict is V.AS_EXPECTED
+
+
+def test_two_stories_are_told_both() -> None:
+    got = judge(840, loaded=840, fresh=True)
+    assert got.verdict is V.AS_EXPECTED
+    assert "also says that it starts without a checkpoint" in got.reason
+
+
+@pytest.mark.parametrize(
+    ("first", "interval", "verdict", "step"),
+    [
+        (850, 10, V.AS_EXPECTED, 840),
+        (841, 10, V.AS_EXPECTED, 840),
+        (841, None, V.AS_EXPECTED, 840),
+        (900, 10, V.AS_EXPECTED, None),  # restored later than we know; which step it was is not told
+        (840, 10, V.OLDER, None),
+        (410, 10, V.OLDER, None),
+        (10, 10, V.FROM_SCRATCH, 0),
+        (1, None, V.FROM_SCRATCH, 0),
+        (2, None, V.OLDER, None),
+    ],
+)
+def test_without_a_load_line_the_first_step_tells(
+    first: int, interval: int | None, verdict: RestoreVerdict, step: int | None
+) -> None:
+    got = judge(840, first=first, interval=interval)
+    assert (got.verdict, got.step) == (verdict, step)
+
+
+_STEP = st.none() | st.integers(min_value=0, max_value=2000)
+
+
+@given(
+    expected=st.integers(min_value=1, max_value=2000),
+    loaded=_STEP,
+    fresh=st.booleans(),
+    first=_STEP,
+    interval=st.none() | st.integers(1, 100),
+)
+def test_success_is_never_claimed_below_the_expected_step(
+    expected: int, loaded: int | None, fresh: bool, first: int | None, interval: int | None
+) -> None:
+    got = judge(expected, loaded=loaded, fresh=fresh, first=first, interval=interval)
+    assert got.reason
+    if got.verdict is V.AS_EXPECTED:
+        assert got.step is None or got.step >= expected
+        assert first is None or first >= expected
+        assert loaded is not None or first is not None
+    if got.verdict is V.WAITING:
+        assert loaded is None
+        assert first is None
+        assert not fresh
