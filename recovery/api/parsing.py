@@ -76,10 +76,10 @@ class MomentFilter(IsoDateTimeFilter):
 
 
 class StableOrdering(OrderingFilter):
-    """Rows alike keep their places from page to page."""
+    """Rows alike keep their places from page to page, the newest first."""
 
     def filter(self, rows: QuerySet[Any], value: list[str] | None) -> QuerySet[Any]:
-        return rows.order_by(*(self.get_ordering_value(each) for each in value), "pk") if value else rows
+        return rows.order_by(*(self.get_ordering_value(each) for each in value), "-pk") if value else rows
 
 
 class StrictFilters(DjangoFilterBackend):

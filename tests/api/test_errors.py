@@ -292,3 +292,14 @@ def test_no_body_breaks_a_verb(api: Ask, path: str, body: Any) -> None:
 def test_a_client_without_anything_gets_no_cookie(db: None) -> None:
     found = Client().get("/api/v1/incidents")
     assert not found.cookies
+
+
+@pytest.mark.parametrize("path", ["incidents", "tokens", "recommendations/1/approve", "me"])
+def test_what_there_is_stands_in_the_document_and_is_not_asked_by_options(api: Ask, path: str) -> None:
+    answer = api("admin").ask("options", path)
+    assert (answer.status, answer.error["code"]) == (405, "method_not_allowed")
+
+
+def test_head_answers_as_get_does_without_a_body(api: Ask) -> None:
+    found = api("viewer").client.head("/api/v1/incidents")
+    assert (found.status_code, found.content) == (200, b"")

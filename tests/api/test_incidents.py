@@ -173,6 +173,15 @@ def test_a_long_list_comes_in_pages(api: Ask) -> None:
     assert len(viewer.get("incidents?limit=500").rows) == 5
 
 
+@pytest.mark.parametrize("ordering", ["", "&ordering=detected_at", "&ordering=-closed_at"])
+def test_rows_alike_keep_their_places_from_page_to_page(api: Ask, ordering: str) -> None:
+    moment = ago(60)
+    every = [make_incident(detected_at=moment).pk for _ in range(6)]
+    viewer = api("viewer")
+    seen = [viewer.get(f"incidents?limit=1&offset={i}{ordering}").rows[0]["id"] for i in range(6)]
+    assert seen == every[::-1]
+
+
 def test_a_longer_list_needs_no_more_queries(api: Ask, django_assert_max_num_queries: Any) -> None:
     viewer = api("viewer")
     whole(make_incident())
