@@ -18,6 +18,7 @@ from pathlib import Path
 
 from recovery.slurm.simulator.cluster import SimulatedCluster
 from recovery.slurm.simulator.spec import ClusterSpec, Fault, FaultKind, JobSpec, Stream, Workload, make_nodes
+from recovery.slurm.simulator.workload import draw_faults
 from recovery.slurm.simulator.world import World
 
 NODES = 12  # one more than the teams need: there is a place to move to
@@ -60,7 +61,8 @@ TEAMS = (
     # later than the others: several crashes within two minutes would look like an incident of the whole cluster
     Team(name="moe-8x22b", user="ines", nodes=2, step_time_s=1.1, resumed_at=9_100, later=HARDWARE, at_s=155,
          fault=Fault(kind=FaultKind.NODE_DOWN, seconds=150)),
-    Team(name="protein-fold", user="kofi", step_time_s=0.9, resumed_at=3_000, later=HARDWARE + CODE),
+    # all is well with this one: there is always a healthy job to compare with
+    Team(name="protein-fold", user="kofi", step_time_s=0.9, resumed_at=3_000, later=()),
 )  # fmt: skip
 
 
@@ -78,7 +80,7 @@ def seed_demo(state_dir: Path, now: datetime, seed: int) -> None:
 
 
 def demo_spec(seed: int) -> ClusterSpec:
-    streams = tuple(_stream(team) for team in TEAMS)
+    streams = tuple(_stream(team, key=(seed, number, 0)) for number, team in enumerate(TEAMS))
     return ClusterSpec(
         seed=seed,
         nodes=make_nodes(NODES),
@@ -87,23 +89,22 @@ def demo_spec(seed: int) -> ClusterSpec:
         min_job_age_s=3600,  # an approval may come late
         keep_records_s=7200,
         pause_after_s=60,
-        workload=Workload(streams=streams, after_failure_s=900, patience_s=2400),
+        workload=Workload(streams=streams, after_failure_s=600, patience_s=1800),
     )
 
 
-def _stream(team: Team) -> Stream:
-    first = _resumed_at(team)
-    return Stream(
-        template=_job(team, first),
-        later=_job(team, 0),
-        faults=team.later,
-        mean_steps_to_fault=1200,
-    )
+def _stream(team: Team, *, key: tuple[int, int, int]) -> Stream:
+    """The team's jobs: the first resumes from a checkpoint of before and has the fault that is written down above."""
+    first = _job(team, _resumed_at(team))
+    stream = Stream(template=first, later=_job(team, 0), faults=team.later, mean_steps_to_fault=1200)
+    step = _resumed_at(team) + _steps_within(first, BEFORE_S + team.at_s)
+    written = () if team.fault is None else (replace(team.fault, step=step),)
+    faults = written + draw_faults(stream, first, key=key, after_step=step)
+    return replace(stream, template=replace(first, faults=faults))
 
 
-def _job(team: Team, resumed_at: int) -> JobSpec:
-    """The team's job that resumes from step `resumed_at`; the one from 0 has no fault yet."""
-    spec = JobSpec(
+def _job(team: Team, resumes_at: int) -> JobSpec:
+    return JobSpec(
         name=team.name,
         user=team.user,
         account="research",
@@ -111,12 +112,8 @@ def _job(team: Team, resumed_at: int) -> JobSpec:
         step_time_s=team.step_time_s,
         save_every=_save_every(team),
         shards=4,
-        total_steps=resumed_at + STEPS_OF_A_JOB,
+        total_steps=resumes_at + STEPS_OF_A_JOB,
     )
-    if team.fault is None or not resumed_at:
-        return spec
-    step = resumed_at + _steps_within(spec, BEFORE_S + team.at_s)
-    return replace(spec, faults=(replace(team.fault, step=step),))
 
 
 def _steps_within(spec: JobSpec, seconds: float) -> int:

@@ -62,17 +62,17 @@ def _submit_next(stage: Stage, number: int, stream: Stream, at: float) -> None:
     spec = stream.template
     if generation:
         spec = stream.later or spec
-        faults = _draw(stage.spec.seed, number, generation, stream, spec)
+        faults = draw_faults(stream, spec, key=(stage.spec.seed, number, generation), after_step=0)
         spec = replace(spec, run=f"{spec.run_key}-{generation + 1}", faults=faults)
     queue.submit(stage, spec, stream=number, at=at)
 
 
-def _draw(seed: int, number: int, generation: int, stream: Stream, spec: JobSpec) -> tuple[Fault, ...]:
-    """The faults of a later job: at random distances, of the kinds that its stream knows."""
+def draw_faults(stream: Stream, spec: JobSpec, *, key: tuple[int, int, int], after_step: int) -> tuple[Fault, ...]:
+    """Faults of the kinds that the stream knows, at random distances after `after_step`, as long as the job lasts."""
     faults: list[Fault] = []
-    step = 0.0
+    step = float(after_step)
     while stream.faults and len(faults) < MAX_FAULTS:
-        chance = noise(seed, "fault", number, generation, len(faults))
+        chance = noise("fault", *key, len(faults))
         step += QUIET_STEPS - stream.mean_steps_to_fault * log(1 - chance[0])
         if step >= spec.total_steps:
             break
