@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ClusterShell.NodeSet import NodeSet, NodeSetException
-
 from recovery.core.types import CheckpointFact, CheckpointState, JobState, NodeEvent, NodeState
+from recovery.slurm.hostlist import BadHostlist, expand
 
 _JOB_FIELDS = {
     "state", "reason", "exit_code", "nodes", "restart_count", "user_cancelled_by", "cancelled_by", "time_limit_s",
@@ -53,8 +52,9 @@ class OfflineJob:
         state, by = _state(record.get("state"))
         code, signal = _exit(record.get("exit_code"))
         restarts = int(_number(record, "restart_count") or 0)
+        requeued = bool(record.get("requeued")) or (state in _PENDING and restarts > 0)
         return cls(
-            state=state,
+            state=JobState.REQUEUED if state is JobState.PENDING and requeued else state,  # the logs are of its attempt
             reason=_text(record, "reason"),
             exit_code=code,
             exit_signal=signal,
@@ -65,7 +65,7 @@ class OfflineJob:
             time_limit_s=_number(record, "time_limit_s"),
             elapsed_s=_number(record, "elapsed_s"),
             start=_time(record["start"], "job.start") if "start" in record else None,
-            requeued=bool(record.get("requeued")) or (state in _PENDING and restarts > 0),
+            requeued=requeued,
             node_events=tuple(_node_event(e, f"node_event[{i}]") for i, e in enumerate(node_events)),
             checkpoints=tuple(_checkpoint(c, f"checkpoint[{i}]") for i, c in enumerate(checkpoints)),
         )
@@ -113,17 +113,13 @@ def _exit(value: object) -> tuple[int | None, int | None]:
 
 def _nodes(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
-        return expand(value)
+        try:
+            return expand(value)
+        except BadHostlist as error:
+            raise JobRecordError(f"job.nodes: {error}") from None
     if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
         return tuple(value)
     raise JobRecordError("job.nodes: must be a node list such as gpu-[01-04]")
-
-
-def expand(hostlist: str) -> tuple[str, ...]:
-    try:
-        return tuple(NodeSet(hostlist))
-    except NodeSetException as error:
-        raise JobRecordError(f"job.nodes: {error}") from None
 
 
 def _time(value: object, field: str) -> datetime:

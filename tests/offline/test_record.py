@@ -59,7 +59,9 @@ def test_who_cancelled_is_said_in_three_ways() -> None:
     ],
 )
 def test_a_pending_job_with_restarts_was_requeued(record: dict[str, Any], requeued: bool) -> None:
-    assert OfflineJob.read(record).requeued is requeued
+    job = OfflineJob.read(record)
+    assert job.requeued is requeued
+    assert (job.state is JobState.PENDING) == (record["state"] == "PENDING" and not requeued)
 
 
 def test_events_and_checkpoints_are_read() -> None:

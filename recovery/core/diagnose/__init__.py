@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from recovery.core.diagnose.clues import Clues, first_cause, gather
 from recovery.core.diagnose.coverage import coverage
+from recovery.core.diagnose.exits import HELD
 from recovery.core.diagnose.history import with_history
 from recovery.core.diagnose.judge import judge
 from recovery.core.diagnose.settled import settle_verdict
@@ -89,7 +90,7 @@ def _with_contradictions(verdict: Verdict, facts: AttemptFacts, clues: Clues) ->
 def _already_requeued(verdict: Verdict, facts: AttemptFacts) -> Verdict:
     """The class stays the cause's; there is nothing left to do about it."""
     requeued = facts.requeued_by_slurm or facts.state is JobState.REQUEUED
-    if not requeued or verdict.restart is Restart.NO:
+    if not requeued or verdict.restart is Restart.NO or facts.state_reason in HELD:
         return verdict
     reason = f"{verdict.reason.rstrip('.')}. Slurm has already requeued it."
     return replace(verdict, restart=Restart.NO, exclude=Exclude.NONE, nodes=(), reason=reason)

@@ -9,12 +9,13 @@ C = FailureClass
 # Status of a shell whose program could not be run at all.
 NOT_RUN = {126: "a program may not be executed", 127: "a program was not found"}
 
+# Slurm's words for a job that it put back and will not start by itself.
+HELD = frozenset({"launch_failed_requeued_held", "JobHoldMaxRequeue"})
+
 
 def by_status(facts: AttemptFacts) -> Verdict:
     """The verdict from exit codes, signals and Slurm's reason alone."""
-    if facts.state_reason.startswith("launch_failed") or (
-        facts.state_reason == "JobLaunchFailure" and not facts.exit_signal  # with a signal Slurm's word misleads
-    ):
+    if facts.state_reason == "JobLaunchFailure" and not facts.exit_signal:  # with a signal Slurm's word misleads
         return Verdict(
             failure_class=C.SCHEDULER_LAUNCH,
             restart=Restart.ONCE,
@@ -31,6 +32,19 @@ def by_status(facts: AttemptFacts) -> Verdict:
             reason="Slurm ended the job because a node went down; which one is not known.",
         )
     return _by_code(facts)
+
+
+def held_by_slurm(facts: AttemptFacts) -> Verdict | None:
+    """Slurm itself has requeued the job and holds it, because it could not be launched: it waits for a person."""
+    if facts.state_reason not in HELD:
+        return None
+    return Verdict(
+        failure_class=C.SCHEDULER_LAUNCH,
+        restart=Restart.AFTER_CHANGE,
+        exclude=Exclude.IF_REPEATED,
+        confidence=0.85,
+        reason="Slurm could not launch the job and holds it; look at its nodes, then release it.",
+    )
 
 
 def _by_code(facts: AttemptFacts) -> Verdict:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from recovery.core.diagnose import scheduler
 from recovery.core.diagnose.clues import Clue, Clues, first_cause
-from recovery.core.diagnose.exits import by_status
+from recovery.core.diagnose.exits import by_status, held_by_slurm
 from recovery.core.diagnose.verdict import Verdict, of_clue
 from recovery.core.types import (
     AttemptFacts,
@@ -148,6 +148,8 @@ def _by_context(clues: Clues) -> Verdict | None:
 
 
 def _without_words(facts: AttemptFacts) -> Verdict:
+    if held := held_by_slurm(facts):
+        return held
     if facts.state is JobState.REQUEUED:
         return Verdict(
             failure_class=C.NOT_A_FAILURE,

@@ -58,6 +58,7 @@ LOG_LINES: dict[str, list[str]] = {
     "xid.79": [
         f"{_XID}79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
         f"[   12.345678] {_XID}79, GPU has fallen off the bus.",
+        f"gpu-02 kernel: {_XID}79, pid=4002, GPU has fallen off the bus.",
         f"Jan 11 09:20:41 gpu-02 kernel: [12345.6] {_XID}79, pid=1, GPU has fallen off the bus.",
         f"2026-01-11T09:20:41.123456+00:00 gpu-02 kernel: {_XID}79, pid=1",
     ],
@@ -136,6 +137,7 @@ LOG_LINES: dict[str, list[str]] = {
         f"{_GLOG}[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12) ran for 600029 milliseconds",
         f"{_GLOG}[PG ID 0 PG GUID 0(default_pg) Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12)",
         "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12)",
+        "[E ProcessGroupNCCL.cpp:475] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)",
         "torch.distributed.DistBackendError: [Rank 3] Process group watchdog thread terminated with exception: [Rank 3] "
         "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12)",
     ],

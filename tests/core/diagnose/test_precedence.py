@@ -231,6 +231,12 @@ def test_a_requeued_attempt_tells_its_end_by_its_log() -> None:
     assert said(verdict(facts))[:2] == (C.PREEMPTION, Restart.NO)
 
 
+def test_what_slurm_holds_after_a_failed_launch_waits_for_a_person() -> None:
+    got = verdict(ended(JobState.REQUEUED, state_reason="launch_failed_requeued_held", exit_code=None))
+    assert said(got)[:2] == (C.SCHEDULER_LAUNCH, Restart.AFTER_CHANGE)
+    assert "release it" in got.reason
+
+
 # --- causes and consequences ------------------------------------------------------------------------------------------
 
 
