@@ -92,7 +92,7 @@ class DeskSchema(AutoSchema):
                 "401": required is not Access.OPEN,
                 "403": isinstance(required, Permission) or self.method != "GET",
                 "404": "path" in parameters,
-                "429": True,
+                "429": bool(self.view.throttle_classes),
             }.items()
             if applies
         ]
