@@ -1,9 +1,14 @@
-"""Batch scripts that run the reference trainer, as a user would write them."""
+"""Batch scripts that run the reference trainer, as a user would write them.
+
+Slurm's default open mode holds, which truncates: the log of a requeued attempt replaces that of the one before. With
+`--open-mode=append` (an option of sbatch) it is continued instead. Readers of the log must cope with both.
+"""
 
 from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,24 +33,32 @@ class TrainingJob:
     survive_peer_loss: bool = False
     requeueable: bool = True
     options: Sequence[tuple[str, object]] = ()  # more keys of the comment: mode, max_restarts
-    python: str = "/usr/bin/env python3"
+    python: str = sys.executable  # the nodes of a lab are this machine
 
 
 def job_script(job: TrainingJob) -> str:
-    """The text for sbatch. Slurm's default open mode holds: a requeued attempt starts its log anew."""
-    comment = {"recovery": {"run": job.name, "checkpoint_dir": str(job.checkpoint_dir), **dict(job.options)}}
-    lines = [
-        "#!/bin/bash",
-        f"#SBATCH --job-name={job.name}",
-        f"#SBATCH --nodes={job.nodes}",
-        f"#SBATCH --ntasks-per-node={job.ranks_per_node}",
-        f"#SBATCH --output={job.log}",
-        "#SBATCH --requeue" if job.requeueable else "#SBATCH --no-requeue",
-        f"#SBATCH --comment='{json.dumps(comment)}'",
-        *([f"#SBATCH --gres=gpu:{job.gpus_per_node}"] if job.gpus_per_node else []),
-        f"srun --kill-on-bad-exit=1 {job.python} {shlex.join(_arguments(job))}",
+    """The text for sbatch. ValueError where a name, path or option can't stand in one."""
+    wishes = {"run": job.name, "checkpoint_dir": str(job.checkpoint_dir), **dict(job.options)}
+    directives = [
+        f"--job-name={_quoted(job.name)}",
+        f"--nodes={job.nodes}",
+        f"--ntasks-per-node={job.ranks_per_node}",
+        f"--output={_quoted(str(job.log))}",
+        "--requeue" if job.requeueable else "--no-requeue",
+        f"--comment={_quoted(json.dumps({'recovery': wishes}, ensure_ascii=False))}",
+        *([f"--gres=gpu:{job.gpus_per_node}"] if job.gpus_per_node else []),
     ]
+    lines = ["#!/bin/bash", *(f"#SBATCH {directive}" for directive in directives)]
+    # One rank's bad end ends the step at once; without it srun would wait for ranks that wait for the dead one.
+    lines.append(f"srun --kill-on-bad-exit=1 {shlex.quote(job.python)} {shlex.join(_arguments(job))}")
     return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """In single quotes, within which sbatch still reads a backslash as its own."""
+    if set(text) & set("'\\\n\r\0"):
+        raise ValueError(f"{text!r} can't stand in a batch script: no single quote, backslash or line end.")
+    return f"'{text}'"
 
 
 def _arguments(job: TrainingJob) -> list[str]:

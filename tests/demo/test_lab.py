@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery.demo import lab_conf, lab_host
+from recovery.demo.lab import SlurmLab, main
+from recovery.demo.lab_conf import PORTS, LabError, LabSpec
+from recovery.demo.processes import ProcessId, read_pid_file, wait_until
+from tests import daemons
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with daemons.short_folder() as found:
+        found.chmod(0o755)
+        yield found
+
+
+@pytest.fixture
+def lab(folder: Path) -> Iterator[SlurmLab]:
+    """A lab of two nodes of this test alone, not up yet."""
+    made = SlurmLab(folder / "lab", base_port=lab_host.free_base_port(), nodes=2)
+    yield made
+    made.wipe()
+
+
+def recorded(lab: SlurmLab) -> dict[str, ProcessId]:
+    files = (lab.root / "run").glob("*.pid")
+    return {file.stem: process for file in files if (process := read_pid_file(file))}
+
+
+# --- without Slurm ---------------------------------------------------------------------------------------------------
+
+
+def test_ports_of_one_lab_are_its_own() -> None:
+    ports = LabSpec(base_port=20_000, nodes=lab_conf.MAX_NODES).listening_ports
+    assert len(set(ports)) == lab_conf.MAX_NODES + 2
+    assert all(20_000 <= port < 20_000 + PORTS for port in ports)
+
+
+@pytest.mark.parametrize("values", [{"nodes": 0}, {"nodes": 1000}, {"base_port": 80}, {"base_port": 65_500}])
+def test_an_impossible_size_is_refused(values: dict[str, int]) -> None:
+    with pytest.raises(LabError, match="give"):
+        LabSpec(**values)  # type: ignore[arg-type]
+
+
+def test_a_spec_survives_its_file() -> None:
+    spec = LabSpec(nodes=3, base_port=21_000, accounting=True, gpus_per_node=8)
+    assert LabSpec.from_json(spec.to_json()) == spec
+
+
+def test_everything_stays_in_the_folder_and_on_loopback(tmp_path: Path) -> None:
+    text = lab_conf.slurm_conf(LabSpec(base_port=21_000, accounting=True), root=Path("/lab"), host="host")
+    settings = dict(line.split("=", 1) for line in text.splitlines())
+    assert settings["CommunicationParameters"] == "NoInAddrAny,NoCtldInAddrAny"
+    assert settings["SlurmctldHost"] == "host(127.0.0.1)"
+    places = [value for value in settings.values() if value.startswith("/")]
+    assert places
+    assert all(value.startswith("/lab/") for value in places)
+    assert "NoInAddrAny" in lab_conf.slurmdbd_conf(LabSpec(), root=Path("/lab"))
+
+
+@pytest.mark.parametrize("root", ["/tmp/with blank", "/tmp/with,comma", "/tmp/%j", "/" + "long" * 30, "relative"])
+def test_a_folder_that_slurm_would_misread_is_refused(root: str) -> None:
+    with pytest.raises(LabError, match="another folder"):
+        lab_conf.check_folder(Path(root))
+
+
+def test_missing_packages_are_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program, path: None)
+    monkeypatch.setattr(lab_host, "_has_plugin", lambda name: False)
+    assert lab_host.missing_packages(accounting=False) == ["munge", "slurm-client", "slurmctld", "slurmd"]
+    reason = lab_host.why_impossible(accounting=True)
+    assert "apt-get install" in reason
+    assert {"mariadb-server", "slurm-wlm-mysql-plugin", "slurmdbd"} <= set(reason.split())
+
+
+def test_whoever_is_not_root_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab_host, "missing_packages", lambda accounting: [])
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "must run as root" in lab_host.why_impossible(accounting=False)
+
+
+def test_a_host_name_that_leads_off_the_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab_host, "missing_packages", lambda accounting: [])
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(socket, "gethostname", lambda: "box.example.org")
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
+    reason = lab_host.why_impossible(accounting=False)
+    assert "10.0.0.7" in reason
+    assert '"127.0.0.1 box" at the top of /etc/hosts' in reason
+
+
+def test_a_folder_that_is_no_lab_is_not_removed(folder: Path) -> None:
+    (folder / "thesis.txt").write_text("ten years")
+    with pytest.raises(LabError, match="holds no lab"):
+        SlurmLab(folder, base_port=20_000).wipe()
+    assert (folder / "thesis.txt").exists()
+
+
+def test_what_is_not_there_is_wiped_without_a_word(folder: Path) -> None:
+    SlurmLab(folder / "nothing", base_port=20_000).wipe()
+
+
+def test_a_command_on_no_lab_says_so(folder: Path) -> None:
+    with pytest.raises(LabError, match="holds no lab"):
+        main(["status", str(folder)])
+
+
+def test_a_process_of_ours_is_no_process_of_a_lab() -> None:
+    assert os.getpid() not in lab_host.node_processes(Path("/nowhere"))
+    assert lab_host.node_processes(Path("/nowhere")) == set()
+
+
+# --- with Slurm ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slurm
+def test_a_lab_comes_up_stays_up_and_leaves_nothing(lab: SlurmLab) -> None:
+    lab.up()
+    running = recorded(lab)
+    assert set(running) == {"munged", "slurmctld", "slurmd.n1", "slurmd.n2"}
+    lab.up()
+    assert recorded(lab) == running
+    assert lab.run("sinfo", "-h", "-o", "%D %T").split() == ["2", "idle"]
+    assert any("n1 idle" in line for line in lab.status())
+    lab.wipe()
+    assert not any(process.is_alive() for process in running.values())
+    assert not lab.root.exists()
+
+
+@pytest.mark.slurm
+def test_it_listens_on_loopback_only(lab: SlurmLab) -> None:
+    lab.up()
+    listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:] if " 0A " in line]
+    addresses = {int(port, 16): address for address, port in (entry.split(":") for entry in listening)}
+    ours = {port for port in lab.spec.listening_ports if port in addresses}
+    assert len(ours) == 3  # slurmctld and two slurmd
+    assert {addresses[port] for port in ours} == {"0100007F"}  # 127.0.0.1, lowest byte first
+
+
+@pytest.mark.slurm
+def test_whoever_was_killed_at_the_start_leaves_a_lab_that_can_be_wiped(lab: SlurmLab) -> None:
+    command = [sys.executable, "-m", "recovery.demo.lab", "up", str(lab.root), "--port", str(lab.spec.base_port)]
+    with subprocess.Popen(command) as starter:
+        assert wait_until(lambda: "slurmctld" in recorded(lab), timeout_s=30, every_s=0.005)
+        starter.send_signal(signal.SIGKILL)
+    left = recorded(lab)
+    assert any(process.is_alive() for process in left.values())
+    lab.wipe()
+    assert not any(process.is_alive() for process in left.values())
+
+
+@pytest.mark.slurm
+def test_a_power_cut_ends_all_processes_of_that_node_and_no_others(lab: SlurmLab, folder: Path) -> None:
+    lab.up()
+    script = "#!/bin/sh\nsrun sh -c 'setsid sleep 300 & exec sleep 300'\n"
+    lab.submit(script, work_dir=folder, options=["--nodes=2"])
+    # on each node: the step's process, the shell's sleep and the one that left its session; on the first the batch too
+    assert wait_until(lambda: len(lab_host.node_processes(lab.root, "n2")) >= 3, timeout_s=20)
+    lab.crash_node("n2")
+    assert lab_host.node_processes(lab.root, "n2") == set()
+    assert lab_host.node_processes(lab.root, "n1")
+    assert set(recorded(lab)) == {"munged", "slurmctld", "slurmd.n1"}
+    lab.start_node("n2")
+    assert "slurmd.n2" in recorded(lab)
+
+
+@pytest.mark.slurm
+def test_a_controller_that_was_killed_comes_back_with_its_jobs(lab: SlurmLab, folder: Path) -> None:
+    lab.up()
+    job_id = lab.submit("#!/bin/sh\nsleep 300\n", work_dir=folder)
+    assert wait_until(lambda: lab.run("squeue", "-h", "-o", "%T").strip() == "RUNNING", timeout_s=20)
+    # slurmctld saves its state some seconds late, and one that is killed before has forgotten that the job was started
+    changed, state = time.time(), lab.root / "state" / "job_state"
+    lab.run("scontrol", "update", f"JobId={job_id}", "Comment=changed")
+    assert wait_until(lambda: state.exists() and state.stat().st_mtime > changed, timeout_s=20)
+    lab.kill_controller()
+    with pytest.raises(LabError, match="squeue"):
+        lab.run("squeue")
+    lab.start_controller()
+    assert lab.run("squeue", "-h", "-o", "%A %T").split() == [job_id, "RUNNING"]
+
+
+@pytest.mark.slurm
+def test_other_users_submit_too(lab: SlurmLab, folder: Path) -> None:
+    lab.up()
+    work = folder / "work"
+    work.mkdir()
+    work.chmod(0o777)
+    lab.submit("#!/bin/sh\nid -un >who\n", work_dir=work, user="nobody")
+    assert wait_until(lambda: (work / "who").exists() and (work / "who").read_text() == "nobody\n", timeout_s=20)
+
+
+@pytest.mark.slurm
+def test_ports_that_others_use_are_named(lab: SlurmLab) -> None:
+    with socket.create_server(("127.0.0.1", lab.spec.base_port)), pytest.raises(LabError, match="another base port"):
+        lab.up()
+
+
+@pytest.mark.slurm
+def test_a_lab_of_another_size_replaces_the_one_that_runs(lab: SlurmLab) -> None:
+    lab.up()
+    bigger = SlurmLab(lab.root, base_port=lab.spec.base_port, nodes=3)
+    bigger.up()
+    assert lab.run("sinfo", "-h", "-o", "%D").strip() == "3"
+    assert SlurmLab.existing(lab.root).spec == bigger.spec
+
+
+@pytest.mark.slurm
+@pytest.mark.accounting
+def test_accounting_that_was_killed_comes_back(folder: Path) -> None:
+    lab = SlurmLab(folder / "lab", base_port=lab_host.free_base_port(), nodes=1, accounting=True)
+    try:
+        lab.up()
+        lab.kill_accounting()
+        with pytest.raises(LabError, match="sacct"):
+            lab.run("sacct")
+        lab.start_accounting()
+        lab.run("sacct")
+    finally:
+        lab.wipe()
