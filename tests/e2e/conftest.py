@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from recovery.demo import lab_host
+from recovery.demo.lab import SlurmLab
+from recovery.demo.lab_conf import LabError
+from recovery.demo.processes import wait_until
+from recovery.models import Incident
+from recovery.pipeline.report import incident_report
+from tests import daemons, needs
+from tests.e2e.site import Site
+
+PASSWORD = "correct horse battery"
+FIGURES = pytest.StashKey[list[dict[str, Any]]]()
+QUIET = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run", "--disable-quic",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[SlurmLab]:
+    """Four nodes of eight counted GPUs each, with accounting."""
+    with daemons.short_folder() as folder:
+        folder.chmod(0o755)  # the jobs' user has to get in
+        lab = _first_free(folder / "lab")
+        lab.up()
+        yield lab
+        lab.wipe()
+
+
+def _first_free(root: Path) -> SlurmLab:
+    """A lab on the first range of ports that nobody uses now."""
+    for base_port in range(21000, 31000, 400):
+        lab = SlurmLab(root, base_port=base_port, nodes=4, accounting=True, gpus_per_node=8)
+        if not lab_host.taken_ports(lab.spec):
+            return lab
+    raise AssertionError("no range of 400 free ports")
+
+
+@pytest.fixture
+def site(lab: SlurmLab, transactional_db: None, redis_server: str, tmp_path: Path) -> Iterator[Site]:
+    """The product beside the lab, not started yet. After the test the lab is idle again."""
+    tmp_path.chmod(0o755)
+    site = Site(lab=lab, folder=tmp_path, redis_url=redis_server)
+    yield site
+    site.stop()
+    _tidy(lab)
+
+
+def _tidy(lab: SlurmLab) -> None:
+    with contextlib.suppress(LabError):
+        lab.run("scancel", "--user=root")
+    for name in lab.node_names:
+        if "down" in lab.run("sinfo", "-h", "-n", name, "-o", "%T"):
+            lab.start_node(name)
+    idle = wait_until(lambda: set(lab.run("sinfo", "-h", "-o", "%T").split()) == {"idle"}, timeout_s=30)
+    assert idle, lab.run("sinfo")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
+        # Playwright's event loop runs in this thread; the ORM calls between its calls are not made from within it.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        browser = playwright.chromium.launch(executable_path=needs.browser(), args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def log_in(browser: Browser, site: Site) -> Iterator[Callable[[Any], Page]]:
+    """`log_in(user)`: a page of that user's own browser session. Script errors and blocked content fail it."""
+    pages: list[Page] = []
+    problems: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            problems.append(message.text)
+
+    def enter(user: Any) -> Page:
+        user.set_password(PASSWORD)
+        user.save()
+        page = browser.new_context().new_page()
+        page.on("console", note)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(f"{site.url}/login/")
+        page.get_by_label("Name").fill(user.username)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url(f"{site.url}/")
+        pages.append(page)
+        return page
+
+    yield enter
+    for page in pages:
+        page.context.close()
+    assert not problems
+
+
+@pytest.fixture
+def figures(site: Site, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Notes the clocks of the test's incident; they are printed at the end of the run."""
+    yield
+    incident = Incident.objects.last()
+    if incident is None:
+        return
+    report = incident_report(incident, now=incident.detected_at)
+    seconds = {
+        "scenario": request.node.name,
+        "fault → detection": report.fault_to_detection_s,
+        "→ recommendation": report.detection_to_recommendation_s,
+        "→ action": report.recommendation_to_action_s,
+        "→ restore": report.action_to_restore_s,
+        "→ next checkpoint": report.restore_to_checkpoint_s,
+        "total": report.total_s,
+        "steps lost": report.steps_lost,
+    }
+    request.config.stash.setdefault(FIGURES, []).append(seconds)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for row in config.stash.get(FIGURES, []):
+        rounded = {name: round(value, 1) if isinstance(value, float) else value for name, value in row.items()}
+        terminalreporter.write_line(f"measured on real Slurm, in seconds: {json.dumps(rounded, ensure_ascii=False)}")
