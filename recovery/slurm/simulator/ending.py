@@ -30,36 +30,32 @@ def end_attempt(stage: Stage, job: Job, end: End, at: float) -> None:
 def finish_completing(stage: Stage, job: Job, at: float) -> None:
     """The last process is gone: the nodes are free for others."""
     job.completing_until = None
-    free_nodes(stage, job, job.nodes)
+    for name in job.nodes:
+        stage.state.nodes[name].used -= job.spec.gpus_per_node
     if job.state is JobState.PENDING:
         job.nodes = ()
     stage.schedule(at + stage.spec.latency_s)
-
-
-def free_nodes(stage: Stage, job: Job, nodes: tuple[str, ...]) -> None:
-    for name in nodes:
-        stage.state.nodes[name].used -= job.spec.gpus_per_node
 
 
 def cancel(stage: Stage, job: Job, by: str, at: float) -> None:
     """scancel by `by`; nothing happens to a job that has ended."""
     if job.state.is_terminal:
         return
-    last_words(stage, job, at, "")
+    write_cancelled(stage, job, at, "")
     job.cancelled_by = by
     job.held = False
     end_attempt(stage, job, CANCELLED, at)
 
 
 def reach_time_limit(stage: Stage, job: Job, at: float) -> None:
-    last_words(stage, job, at, " DUE TO TIME LIMIT")
+    write_cancelled(stage, job, at, " DUE TO TIME LIMIT")
     end_attempt(stage, job, TIMED_OUT, at)
 
 
 def lose_node(stage: Stage, job: Job, node: str, at: float) -> None:
     """The job's node is down: Slurm requeues the job by itself where it may."""
     if node != job.nodes[0]:  # else slurmstepd and srun, which would report it, died with the node
-        last_words(stage, job, at, " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
+        write_cancelled(stage, job, at, " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
         stage.write(job, f"srun: error: Node failure on {node}")
     if job.spec.requeueable:
         requeue(stage, job, hold=False, at=at, end=NODE_FAILED)
@@ -67,7 +63,7 @@ def lose_node(stage: Stage, job: Job, node: str, at: float) -> None:
         end_attempt(stage, job, NODE_FAILED, at)
 
 
-def last_words(stage: Stage, job: Job, at: float, why: str) -> None:
+def write_cancelled(stage: Stage, job: Job, at: float, why: str) -> None:
     """What slurmstepd writes when it kills the job's processes."""
     if job.training is not None:
         stage.write(job, *lines.cancelled(job.job_id, job.nodes[0], at, why))
@@ -81,7 +77,7 @@ def requeue(stage: Stage, job: Job, *, hold: bool, at: float, end: End = REQUEUE
     """
     if job.training is not None:
         if end is REQUEUED:
-            last_words(stage, job, at, " DUE TO JOB REQUEUE")
+            write_cancelled(stage, job, at, " DUE TO JOB REQUEUE")
         end_attempt(stage, job, end, at)
         job.reason = "BeginTime"
     _keep_record(job, at)

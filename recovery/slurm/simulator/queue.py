@@ -63,7 +63,7 @@ def run_queue(stage: Stage, at: float) -> None:
         if job.begin_at > at:
             job.reason = "BeginTime"
             stage.schedule(job.begin_at + stage.spec.latency_s)
-        elif _partition(job) in full:
+        elif partition_name(stage, job) in full:
             job.reason = "Priority"
         else:
             _try_to_start(stage, job, at, full)
@@ -81,7 +81,12 @@ def _try_to_start(stage: Stage, job: Job, at: float, full: set[str]) -> None:
         job.reason = f"ReqNodeNotAvail, UnavailableNodes:{away}"
     else:
         job.reason = "Resources"
-        full.add(_partition(job))
+        full.add(partition_name(stage, job))
+
+
+def partition_name(stage: Stage, job: Job) -> str:
+    partition = stage.spec.partition(job.spec.partition)
+    return partition.name if partition is not None else job.spec.partition
 
 
 def eligible_nodes(stage: Stage, job: Job) -> list[Node]:
@@ -119,7 +124,3 @@ def _start(stage: Stage, job: Job, nodes: list[Node], at: float) -> None:
         job.limit_at = -(-over // every) * every if every else over  # Slurm looks only so often
     training.begin(stage, job, at)
     stage.touch(job)
-
-
-def _partition(job: Job) -> str:
-    return job.spec.partition

@@ -9,6 +9,7 @@ from recovery.core.types import JobState, NodeState
 from recovery.slurm.base import AttemptRecord, JobRecord, NodeRecord
 from recovery.slurm.simulator import state as sim
 from recovery.slurm.simulator.names import expand
+from recovery.slurm.simulator.queue import partition_name
 from recovery.slurm.simulator.stage import Stage
 
 
@@ -26,13 +27,12 @@ def job_record(stage: Stage, job: sim.Job) -> JobRecord:
     state = JobState.COMPLETING if job.completing_until is not None else job.state
     waits, ended = state is JobState.PENDING, state.is_terminal
     nodes = () if waits else job.nodes
-    partition = stage.spec.partition(spec.partition)
     return JobRecord(
         job_id=job.job_id,
         name=spec.name,
         user=spec.user,
         account=spec.account,
-        partition=partition.name if partition else spec.partition,
+        partition=partition_name(stage, job),
         state=state,
         state_reason=job.reason,
         submitted_at=moment(job.submitted_at),

@@ -171,18 +171,18 @@ class ClusterSpec:
         names = [node.name for node in self.nodes]
         if not names or len(set(names)) != len(names):
             raise ValueError("A cluster needs at least one node, and each name once.")
+        if not self.partitions:
+            object.__setattr__(self, "partitions", (PartitionSpec(name="main", nodes=tuple(names)),))
         for partition in self.partitions:
             if strange := set(partition.nodes) - set(names):
                 raise ValueError(f"Partition {partition.name} names unknown nodes: {', '.join(sorted(strange))}.")
 
     def partition(self, name: str) -> PartitionSpec | None:
         """The partition of that name, the default one for ""."""
-        found = self.partitions or (PartitionSpec(name="main", nodes=tuple(n.name for n in self.nodes)),)
-        return next((p for p in found if p.name == (name or found[0].name)), None)
+        wanted = name or self.partitions[0].name
+        return next((p for p in self.partitions if p.name == wanted), None)
 
     def partitions_of(self, node: str) -> tuple[str, ...]:
-        if not self.partitions:
-            return ("main",)
         return tuple(p.name for p in self.partitions if node in p.nodes)
 
 

@@ -12,20 +12,27 @@ COMPLETED = End(state=JobState.COMPLETED)
 
 
 def begin(stage: Stage, job: Job, at: float) -> None:
-    """Start the job's processes on its nodes."""
-    stage.open_log(job)
-    per_node = job.spec.gpus_per_node
-    stage.write(
-        job,
-        f"torch {lines.TORCH}, world size {job.spec.ranks}, job {job.job_id}, restart {job.restart_count}",
-        *(
-            lines.rank_on_host(rank, job.nodes[rank // per_node], lines.pid_of(job.job_id, rank))
-            for rank in range(job.spec.ranks)
-        ),
-    )
+    """Start the job's processes on its nodes; where Slurm does not know yet that one is dead, nothing comes of it."""
+    dead = [name for name in job.nodes if stage.state.nodes[name].crashed]
+    if job.nodes[0] not in dead:  # else there is nobody to open the log
+        stage.open_log(job)
+        stage.write(job, *_greeting(job, dead))
     job.training = Training(
-        activity=Activity.STARTING, since=at, next_at=at + job.spec.startup_s, total=job.spec.total_steps
+        activity=Activity.SILENT if dead else Activity.STARTING,
+        since=at,
+        next_at=None if dead else at + job.spec.startup_s,
+        total=job.spec.total_steps,
     )
+
+
+def _greeting(job: Job, dead: list[str]) -> list[str]:
+    """What the program says first, and where each of its ranks is."""
+    said = [f"torch {lines.TORCH}, world size {job.spec.ranks}, job {job.job_id}, restart {job.restart_count}"]
+    for rank in range(job.spec.ranks):
+        node = job.nodes[rank // job.spec.gpus_per_node]
+        if node not in dead:
+            said.append(lines.rank_on_host(rank, node, lines.pid_of(job.job_id, rank)))
+    return said
 
 
 def happens(stage: Stage, job: Job, training: Training, at: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from recovery.core.types import JobState, NodeState
@@ -72,6 +74,18 @@ def test_a_node_that_is_back_before_slurm_notices_leaves_a_silent_job(sim: Sim) 
     assert sim.steps(job) == silent
     sim.client.requeue(job, hold=False)
     assert sim.until(job, JobState.RUNNING).restart_count == 1
+
+
+@pytest.mark.parametrize(("dead", "greets"), [("gpu-01", []), ("gpu-02", ["gpu-01"])])
+def test_a_job_that_starts_on_a_dead_node_is_silent_until_slurm_notices(sim: Sim, dead: str, greets: list[str]) -> None:
+    sim.cluster.crash_node(dead)
+    job = sim.cluster.submit(train(nodes=2))
+    sim.run(10)
+    assert sim.client.job(job).nodes == ("gpu-01", "gpu-02")
+    assert sorted(set(re.findall(r"host (\S+) pid", sim.log(job)))) == greets
+    assert sim.steps(job) == []
+    record = sim.until_true(job, lambda record: record.state is JobState.RUNNING and record.restart_count == 1)
+    assert dead not in record.nodes
 
 
 def test_a_node_comes_back_by_itself_after_its_repair(sim: Sim) -> None:

@@ -33,7 +33,7 @@ def test_a_job_waits_for_nodes_and_takes_them_when_they_are_free(sim: Sim) -> No
 def test_the_first_that_waits_makes_later_ones_wait(sim: Sim) -> None:
     sim.cluster.submit(train(name="running", nodes=2))
     big = sim.cluster.submit(train(name="big", nodes=4))
-    small = sim.cluster.submit(train(name="small", nodes=1))
+    small = sim.cluster.submit(train(name="small", nodes=1, partition="main"))  # the default one, by name
     sim.run(2)
     assert [sim.client.job(j).state_reason for j in (big, small)] == ["Resources", "Priority"]
 

@@ -192,14 +192,14 @@ from tests.slurm.simulator.virtual import train
 folder, name = Path(sys.argv[1]), sys.argv[2]
 start = datetime.now(UTC)
 
-def clock():  # sixty times as fast as the wall's
-    return start + 60 * (datetime.now(UTC) - start)
+def clock():  # twenty times as fast as the wall's
+    return start + 20 * (datetime.now(UTC) - start)
 
 cluster, client = SimulatedCluster(folder, clock=clock), SimulatorClient(folder, clock=clock)
 requeued = 0
-for number in range(15):
+for number in range(8):
     cluster.submit(train(name=f"{name}-{number}", gpus_per_node=1, total_steps=100_000, save_every=20, save_s=0.5))
-while requeued < 15:
+while requeued < 8:
     for job in client.jobs():
         if job.name.startswith(name) and job.state is JobState.RUNNING and not job.restart_count:
             client.requeue(job.job_id, hold=False)
@@ -211,12 +211,12 @@ def test_two_processes_may_work_on_one_world(tmp_path: Path) -> None:
     sim = make_sim(tmp_path, requeue_delay_s=1)
     commands = [[sys.executable, "-c", WORK, str(tmp_path), name] for name in ("left", "right")]
     processes = [subprocess.Popen(command, cwd=REPOSITORY) for command in commands]
-    assert [process.wait(timeout=60) for process in processes] == [0, 0]
+    assert [process.wait(timeout=100) for process in processes] == [0, 0]
     with sim.cluster.world() as world:
         jobs = list(world.state.jobs.values())
-    assert len(jobs) == len({job.job_id for job in jobs}) == 30
-    assert len({job.spec.name for job in jobs}) == 30
-    assert [job.restart_count for job in jobs] == [1] * 30
+    assert len(jobs) == len({job.job_id for job in jobs}) == 16
+    assert len({job.spec.name for job in jobs}) == 16
+    assert [job.restart_count for job in jobs] == [1] * 16
     for path in (tmp_path / "logs").iterdir():
         assert_whole(path.read_text())
 
