@@ -16,7 +16,7 @@ PRODUCTION := RECOVERY_DEBUG=false RECOVERY_DATA_DIR=var/check RECOVERY_ALLOWED_
 	RECOVERY_SECRET_KEY=0123456789-only-for-this-check-abcdefghijklmnopqrstuvwxyz
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev-venv demo demo-slurm test check bench lock clean system-packages
+.PHONY: help venv dev-venv demo demo-slurm test check bench lock stop clean system-packages
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,7 +95,10 @@ lock: ## Choose versions anew: write both lock files from pyproject.toml
 
 LOCK := --upgrade --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-clean: ## Remove what the tools and the demo left behind; .venv stays
+stop: ## Stop what a demo left running because it was killed
+	@[ ! -x $(PY) ] || [ ! -d var ] || $(PY) -m recovery.demo.stop var
+
+clean: stop ## Remove what the tools and the demo left behind; .venv stays
 	rm -rf var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache htmlcov
 	rm -f .coverage .coverage.*
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

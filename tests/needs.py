@@ -1,4 +1,4 @@
-"""What of this machine each suite needs, asked of the machine itself. Imports nothing but the standard library."""
+"""What of this machine each suite needs, asked of the machine itself. Loaded before Django is set up."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+
+from recovery.demo import lab_host
 
 # Daemons live where an ordinary user's PATH often doesn't lead.
 DAEMON_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
@@ -31,15 +33,11 @@ def browser() -> str | None:
 
 
 def _slurm() -> str:
-    absent = _absent("slurmctld", "slurmd", "srun", "munged", remedy="apt-get install slurm-wlm munge")
-    if not absent and os.geteuid() != 0:
-        return "slurmd starts jobs as their users, for which it must be root: run `make test` as root"
-    return absent
+    return lab_host.why_impossible(accounting=False)
 
 
 def _accounting() -> str:
-    remedy = "apt-get install slurmdbd slurm-wlm-mysql-plugin mariadb-server"
-    return _slurm() or _absent("slurmdbd", "mariadbd", remedy=remedy)
+    return lab_host.why_impossible(accounting=True)
 
 
 def _redis() -> str:

@@ -18,17 +18,23 @@ class SceneError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """How the desk reaches the cluster of a scene. `name` is the cluster's."""
+    """How the desk reaches the cluster of a scene. `name` is the cluster's; `hint` is for whoever wants to try more."""
 
     name: str
     backend: str
     options: Mapping[str, object]
+    hint: str = ""
 
 
 class Scene(Protocol):
-    """`up` returns when there is a cluster to look at, `down` when nothing of it runs any more. Data stays."""
+    """`up` returns when there is a cluster to look at, `down` when nothing of it runs any more. Data stays.
+
+    `go_on` is called several times a second in between. Both `up` and `go_on` may raise SceneError.
+    """
 
     def up(self, say: Callable[[str], None]) -> Stage: ...
+
+    def go_on(self) -> None: ...
 
     def down(self) -> None: ...
 
@@ -43,6 +49,9 @@ class Simulated:
         seed_demo(self._state_dir, datetime.now(UTC), seed=secrets.randbelow(1_000_000))
         say(f"simulated, {NODES} nodes")
         return Stage(name="demo", backend="simulator", options={"state_dir": str(self._state_dir)})
+
+    def go_on(self) -> None:
+        """It does so by itself."""
 
     def down(self) -> None:
         """Nothing to stop."""

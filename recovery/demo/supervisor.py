@@ -132,10 +132,14 @@ class Supervisor:
                 raise NotReady(f"Waited {timeout_s:.0f} s for {what}, in vain. The logs are in {self.log_dir}.")
             time.sleep(0.1)
 
-    def run(self) -> None:
-        """Watch the programs until one ends (raises ProgramEnded) or somebody asks to stop (raises Interrupted)."""
+    def run(self, *, between: Callable[[], None] = lambda: None) -> None:
+        """Watch the programs until one ends (raises ProgramEnded) or somebody asks to stop (raises Interrupted).
+
+        `between` is called several times a second; what it raises ends the watching as well.
+        """
         while True:
             self._look()
+            between()
             time.sleep(0.1)
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from recovery.demo import desk, environment, scenes, seed
 from recovery.demo.console import Console
+from recovery.demo.slurm_scene import RealSlurm
 from recovery.demo.supervisor import Interrupted, Supervisor, SupervisorError
 from recovery.models import Cluster
 
@@ -42,7 +43,7 @@ class Command(BaseCommand):
         if os.environ.get(environment.MARK) != str(folder):
             begin_again(folder)
         console = Console()
-        scene: scenes.Scene = scenes.Simulated(folder)
+        scene: scenes.Scene = RealSlurm(folder) if options["slurm"] else scenes.Simulated(folder)
         try:
             with Supervisor(folder) as supervisor:
                 Demo(supervisor, scene, console).run(port=desk.free_port(options["port"], HOST))
@@ -69,16 +70,18 @@ class Demo:
 
     def run(self, *, port: int) -> None:
         try:
-            passwords, cluster = self._set_up()
-            self._start(port=port, cluster=cluster)
+            passwords, stage = self._set_up()
+            self._start(port=port, cluster=stage.name)
             self._console.box(invitation(f"http://{HOST}:{port}/", passwords))
-            self._supervisor.run()
+            if stage.hint:
+                self._console.say(stage.hint)
+            self._supervisor.run(between=self._scene.go_on)
         finally:
             with self._console.step("stopping"):
                 self._supervisor.stop()
                 self._scene.down()
 
-    def _set_up(self) -> tuple[dict[str, str], Cluster]:
+    def _set_up(self) -> tuple[dict[str, str], scenes.Stage]:
         if self._supervisor.leftovers:
             self._console.say(f"  Stopped what an earlier start left running: {', '.join(self._supervisor.leftovers)}")
         with self._console.step("database"):
@@ -89,14 +92,14 @@ class Demo:
             seed.policy(datetime.now(UTC))
         with self._console.step("cluster") as found:
             stage = self._scene.up(found.append)
-            cluster = seed.cluster(stage, now=datetime.now(UTC), poll_interval_s=environment.POLL_INTERVAL_S)
-        return passwords, cluster
+            seed.cluster(stage, now=datetime.now(UTC), poll_interval_s=environment.POLL_INTERVAL_S)
+        return passwords, stage
 
-    def _start(self, *, port: int, cluster: Cluster) -> None:
+    def _start(self, *, port: int, cluster: str) -> None:
         began = datetime.now(UTC)
 
         def was_seen() -> bool:
-            return Cluster.objects.filter(pk=cluster.pk, seen_at__gte=began).exists()
+            return Cluster.objects.filter(name=cluster, seen_at__gte=began).exists()
 
         with self._console.step("broker, worker, beat and web server") as found:
             broker = desk.embedded_broker(self._supervisor.run_dir)
