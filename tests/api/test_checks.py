@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, run_checks
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import override_settings
 
 from tests.factories import make_cluster
@@ -109,6 +109,15 @@ def test_missing_triggers_are_noticed() -> None:
     guards.drop(connection)
     assert "recovery_policyversion" in found(databases=["default"])["recovery.W010"].msg
     guards.create(connection)
+    assert found(databases=["default"]) == {}
+
+
+@pytest.mark.django_db
+def test_a_database_that_does_not_answer_is_for_others_to_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> None:
+        raise OperationalError("no route to host")
+
+    monkeypatch.setattr(connection.introspection, "table_names", fail)
     assert found(databases=["default"]) == {}
 
 

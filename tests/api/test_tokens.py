@@ -280,3 +280,10 @@ def test_the_services_ask_for_permission_themselves(viewer: User) -> None:
 def test_there_is_nothing_to_revoke_where_there_is_no_token(operator: User) -> None:
     with pytest.raises(NotFound):
         tokens.revoke(token_id=404, actor=actor_for(operator), now=timezone.now())
+
+
+def test_the_services_refuse_a_wrong_wish_themselves(operator: User) -> None:
+    with pytest.raises(tokens.Invalid) as refusal:
+        tokens.make(actor=actor_for(operator), name=" ", scopes=[], expires_at=ago(1), now=timezone.now())
+    assert set(refusal.value.fields) == {"name", "scopes", "expires_at"}
+    assert "operate, token.manage, view" in str(refusal.value)
