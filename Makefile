@@ -88,12 +88,12 @@ system-packages:
 	export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1; \
 	apt-get update -qq && apt-get install -qq --no-install-recommends $$missing </dev/null
 
-lock: ## Choose versions anew: write both lock files from pyproject.toml
+lock: ## Write both lock files from pyproject.toml; UPGRADE=--upgrade takes the newest versions of everything
 	@mkdir -p var && $(PY) -m venv var/lock && $(PIP) var/lock/bin/python -m pip install --quiet uv
 	var/lock/bin/uv pip compile $(LOCK) -o requirements.lock pyproject.toml
 	var/lock/bin/uv pip compile $(LOCK) -o requirements-dev.lock --group dev pyproject.toml
 
-LOCK := --upgrade --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
+LOCK := $(UPGRADE) --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 stop: ## Stop what a demo left running because it was killed
 	@[ ! -x $(PY) ] || [ ! -d var ] || $(PY) -m recovery.demo.stop var
