@@ -121,7 +121,11 @@ class CliClient(SlurmClient):
     # --- writes ------------------------------------------------------------------------------------------------------
 
     def requeue(self, job_id: str, *, hold: bool) -> None:
-        """Slurm requeues a heterogeneous job as a whole, by its first component "4711+0"; others are refused."""
+        """Slurm requeues a heterogeneous job as a whole, by its first component "4711+0"; others are refused.
+
+        The id of an array, "4711", stands for all its tasks: the record of that id is one that waits, so a caller that
+        requeues what runs or has ended never names it.
+        """
         self._run(*_requeue(job_id, hold=hold))
 
     def set_excluded_nodes(self, job_id: str, nodes: tuple[str, ...]) -> None:
