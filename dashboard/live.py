@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
@@ -181,7 +181,7 @@ def hub() -> Hub:
 
 async def stream(
     here: Hub, after: int | None, *, heartbeat_s: float = HEARTBEAT_S, life_s: float = LIFE_S
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str, None]:
     """The body of one stream: what was missed since the id `after`, then changes, and a comment line when silent."""
     end = monotonic() + life_s
     async with here.listen() as queue:

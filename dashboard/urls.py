@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.auth.views import LoginView, LogoutView
-from django.urls import path
+from django.urls import path, re_path
 
 from dashboard.views import admin, audit, decide, incidents, live, nodes, overview, policies, runs, shell
 
@@ -36,4 +36,7 @@ urlpatterns = [
     path("preferences/", shell.preferences, name="preferences"),
     path("search/", shell.search, name="search"),
     path("live/", live.live, name="live"),
+    # Last: also a checkout with DEBUG answers an unknown address inside the shell. Only with the last stroke, so that
+    # an address without it is still led to its page.
+    re_path(r"^(?!api/|static/).*/$", shell.nothing_here),
 ]

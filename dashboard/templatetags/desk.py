@@ -147,7 +147,7 @@ def live(context: template.Context, part: str, *, on: str = "", every: int = 0, 
     query["part"] = part
     path = reverse(url) if url else request.path
     return format_html(
-        'id="{0}" hx-get="{1}?{2}" hx-trigger="desk:refresh" hx-swap="morph" hx-target="this" hx-sync="this:replace" '
+        'id="{0}" hx-get="{1}?{2}" hx-trigger="desk:refresh" hx-swap="morph" hx-target="this" hx-sync="this:queue last" '
         'data-live="{3}" data-every="{4}"',
         part,
         path,

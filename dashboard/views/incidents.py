@@ -99,7 +99,7 @@ def decide_version(found: cases.IncidentPage) -> str:
     """Changes whenever the decide box would read differently."""
     case = found.case
     parts = [case.incident.state, found.checkpoint.state if found.checkpoint else ""]
-    parts.append(case.recommendation.hash if case.recommendation else "")
+    parts.append(str(case.recommendation.pk) if case.recommendation else "")
     if case.action is not None:
         parts += [case.action.state, str(len(case.action.calls)), case.action.detail]
     return "-".join(parts)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
+from dashboard import errors
 from dashboard.context import THEMES
 from dashboard.page import DeskRequest, page
 from dashboard.reads.search import search as find
@@ -55,3 +56,7 @@ def search(request: DeskRequest) -> HttpResponse:
     if only is not None:
         return redirect(only)
     return render(request, "search.html", {"q": words, "found": found, "place": ""})
+
+
+def nothing_here(request: HttpRequest) -> HttpResponse:
+    return errors.not_found(request, Http404())

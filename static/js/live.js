@@ -67,11 +67,13 @@
     });
     stream.addEventListener("reset", all); // too much has happened to be told one by one
     stream.onopen = () => {
+      document.documentElement.dataset.stream = "open";
       if (poll !== null) all(); // what happened in between
       stopPolling();
       say("");
     };
     stream.onerror = () => {
+      document.documentElement.dataset.stream = "lost";
       startPolling();
       if (stream.readyState === EventSource.CLOSED) setTimeout(open, 15000); // refused: the browser gives up by itself
     };
@@ -131,6 +133,7 @@
   document.addEventListener("visibilitychange", () => { if (!document.hidden) all(); });
   document.addEventListener("pointerout", () => setTimeout(release, 50));
   document.addEventListener("focusout", () => setTimeout(release, 50));
-  open();
-  window.desk = Object.assign(window.desk || {}, { refreshAll: all, live: () => stream && stream.readyState === EventSource.OPEN });
+  // After htmx, which begins at the same event: what is told earlier would find nobody who fetches.
+  document.addEventListener("DOMContentLoaded", open);
+  window.desk = Object.assign(window.desk || {}, { refreshAll: all });
 })();

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.django_db
 APPROVE_ALL: dict[str, Any] = {**DEFAULT_RULES, "default": {"mode": "approve"}}
 
 
-def form(rules: dict[str, Any] = DEFAULT_RULES, **changes: str) -> dict[str, str]:
-    table = table_of(rules)
+def form(**changes: str) -> dict[str, str]:
+    table = table_of(DEFAULT_RULES)
     fields = {f"mode_{row.key}": row.mode for row in table.rows}
     fields |= {row.key: row.value for row in table.limits}
     fields |= {"default_mode": table.default_mode, "expires_min": table.expires_min, "base": "0", "reason": "because"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from django.conf import settings
 
 from dashboard import charts
 from recovery.core import words
-from recovery.core.lifecycle import INCIDENT_WORDS, IncidentState
+from recovery.core.lifecycle import INCIDENT_WORDS, IncidentState, StateWords
 from recovery.core.types import (
     CheckpointState,
     DecisionKind,
@@ -84,8 +85,10 @@ def test_charts_use_the_colours_of_the_style_sheet(theme: str) -> None:
 
 
 @pytest.mark.parametrize(("table", "values"), TABLES)
-def test_every_state_has_a_word_an_icon_a_colour_and_a_sentence(table: dict[str, object], values: type) -> None:
-    assert set(table) == set(values)  # type: ignore[call-overload]
+def test_every_state_has_a_word_an_icon_a_colour_and_a_sentence(
+    table: dict[StrEnum, StateWords], values: type[StrEnum]
+) -> None:
+    assert set(table) == set(values)
     for row in table.values():
         assert row.label, row
         assert len(row.icon) == 1, row
