@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from recovery.env import broker, database, env_bool, env_float, env_list, env_rate, env_str
+from recovery.env import broker, database, env_bool, env_float, env_list, env_rate, env_str, env_zone
 
 NAME = "RECOVERY_THING"
 SQLITE = Path("/data/recovery.sqlite3")
@@ -118,6 +118,18 @@ def test_what_is_no_rate_is_refused(monkeypatch: pytest.MonkeyPatch, value: str)
 def test_a_list_is_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NAME, " /logs , /scratch/logs,,")
     assert env_list(NAME, []) == ["/logs", "/scratch/logs"]
+
+
+def test_a_time_zone_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert env_zone(NAME, "UTC") == "UTC"
+    monkeypatch.setenv(NAME, "Europe/Paris")
+    assert env_zone(NAME, "UTC") == "Europe/Paris"
+
+
+def test_what_is_no_time_zone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, "Paris")
+    with pytest.raises(ImproperlyConfigured, match=f"{NAME}='Paris' is not a time zone: give an IANA name"):
+        env_zone(NAME, "UTC")
 
 
 # --- the database
