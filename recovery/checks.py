@@ -15,7 +15,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connection, connections
 from django.db.models import Model
 
 from recovery.models import Cluster, Event, PolicyVersion
@@ -48,8 +48,8 @@ def roots_are_folders(app_configs: Apps, **kwargs: Any) -> Iterator[CheckMessage
 
 @register(Tags.files)
 def data_folder_is_writable(app_configs: Apps, **kwargs: Any) -> Iterator[CheckMessage]:
-    """E003."""
-    if not os.access(settings.DATA_DIR, os.W_OK | os.X_OK):
+    """E003: SQLite lives there. Beside a database server nothing is written to it: a container's may be read-only."""
+    if connection.vendor == "sqlite" and not os.access(settings.DATA_DIR, os.W_OK | os.X_OK):
         yield Error(
             f"RECOVERY_DATA_DIR={settings.DATA_DIR} can't be written to by this account.",
             hint="Give the folder to the account that runs Recovery Desk, or name another one.",

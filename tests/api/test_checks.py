@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,7 +59,14 @@ def test_a_root_that_is_not_there_is_named(name: str, settings: Any, tmp_path: P
 def test_a_data_folder_that_is_not_there_or_read_only(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # tests may run as root, whom no folder refuses
     monkeypatch.setattr("recovery.checks.os.access", lambda path, mode: path != settings.DATA_DIR)
+    monkeypatch.setattr("recovery.checks.connection", SimpleNamespace(vendor="sqlite"))
     assert "RECOVERY_DATA_DIR" in found()["recovery.E003"].msg
+
+
+def test_beside_a_database_server_a_read_only_data_folder_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recovery.checks.os.access", lambda path, mode: False)
+    monkeypatch.setattr("recovery.checks.connection", SimpleNamespace(vendor="postgresql"))
+    assert found() == {}
 
 
 def test_the_key_of_the_source_is_for_checkouts_only(settings: Any) -> None:
