@@ -129,6 +129,7 @@ def test_a_comment_can_lower_the_budget_but_not_raise_it() -> None:
         ({"load": replace(CALM, excluded_nodes=4)}, "5 nodes would be excluded, 4 are allowed"),
         ({"load": replace(CALM, total_nodes=9)}, "1 of 9 nodes would be excluded, 10 percent are allowed"),
         ({"load": replace(CALM, total_nodes=0)}, "1 of 0 nodes"),
+        ({"load": replace(CALM, total_nodes=-1)}, "1 of -1 nodes"),
         ({"history": [past(C.NODE_FAULT, step=100), past(C.NODE_FAULT, step=200)]}, "The budget is used up: 2 of 2"),
         ({"history": [past(C.PREEMPTION, step=400)]}, "failed at step 400 again"),
         ({"diagnosis": replace(FAULT, failure_class=C.UNKNOWN)}, "the cause is unknown"),

@@ -105,6 +105,7 @@ def test_from_scratch_is_said_loudly(known: tuple[Any, ...]) -> None:
     assert "STARTING FROM SCRATCH" in got.headline
     assert "400 steps lost" in got.headline
     assert "STARTS FROM SCRATCH" in " ".join(got.reasons)
+    assert ("No checkpoint of the run is complete" in " ".join(got.reasons)) == bool(known)
 
 
 def test_what_is_at_stake_is_counted_in_gpu_hours() -> None:
@@ -158,6 +159,10 @@ def test_a_slow_job_leaves_no_gpu_idle() -> None:
     assert propose(slow, attempt(samples=samples(9))).gpus_idle == 0
 
 
+def test_a_job_that_waits_for_a_change_leaves_its_gpus_idle() -> None:
+    assert propose(diagnosis(restart=Restart.AFTER_CHANGE)).gpus_idle == 32
+
+
 # --- exclusion --------------------------------------------------------------------------------------------------------
 
 
@@ -184,8 +189,13 @@ def test_what_is_excluded_already_is_not_excluded_again() -> None:
     assert "gpu-02 is already excluded." in got.reasons
 
 
-def test_a_suspicion_excludes_nobody() -> None:
-    assert propose(diagnosis(exclude=Exclude.IF_REPEATED, nodes=())).exclude_nodes == ()
+def test_just_enough_nodes_are_enough() -> None:
+    assert propose(diagnosis(), eligible_nodes=POOL[:5]).exclude_nodes == ("gpu-02",)
+
+
+@pytest.mark.parametrize("exclude", [Exclude.IF_REPEATED, Exclude.NONE])
+def test_a_suspicion_excludes_nobody(exclude: Exclude) -> None:
+    assert propose(diagnosis(exclude=exclude)).exclude_nodes == ()
 
 
 _NAMES = st.sampled_from([f"gpu-{i:02d}" for i in range(1, 12)])

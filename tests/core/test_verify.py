@@ -26,6 +26,7 @@ def test_nothing_reported_is_waited_for() -> None:
 def test_a_load_of_the_expected_step_is_right() -> None:
     got = judge(840, loaded=840)
     assert (got.verdict, got.step) == (V.AS_EXPECTED, 840)
+    assert got.reason == "The trainer says that it loaded step 840, as expected."
 
 
 def test_a_later_checkpoint_than_known_is_right_and_said() -> None:
@@ -42,6 +43,7 @@ def test_an_older_load_is_an_alarm_with_its_cost() -> None:
 
 def test_a_load_of_step_0_is_from_scratch() -> None:
     assert judge(840, loaded=0).verdict is V.FROM_SCRATCH
+    assert judge(840, loaded=1).verdict is V.OLDER
 
 
 def test_a_fresh_start_is_an_alarm_where_a_checkpoint_was_expected() -> None:
@@ -50,7 +52,7 @@ def test_a_fresh_start_is_an_alarm_where_a_checkpoint_was_expected() -> None:
 
 
 def test_a_fresh_start_is_right_where_there_was_nothing_to_restore() -> None:
-    assert judge(None, fresh=True).verdict is V.AS_EXPECTED
+    assert (judge(None, fresh=True).verdict, judge(None, fresh=True).step) == (V.AS_EXPECTED, 0)
     assert judge(None, first=10).verdict is V.AS_EXPECTED
     got = judge(None, loaded=40)
     assert (got.verdict, got.step) == (V.AS_EXPECTED, 40)
@@ -62,6 +64,8 @@ def test_steps_that_belie_the_load_line_are_believed() -> None:
     got = judge(840, loaded=840, first=410)
     assert (got.verdict, got.step) == (V.OLDER, None)
     assert "it did not continue there" in got.reason
+    assert judge(840, loaded=840, first=2).verdict is V.OLDER
+    assert judge(840, loaded=840, first=840).verdict is V.AS_EXPECTED
     assert judge(840, loaded=840, first=850).verdict is V.AS_EXPECTED
 
 

@@ -16,6 +16,8 @@ from recovery.core.series import quantile
 from recovery.core.speech import steps
 from recovery.core.types import AttemptFacts, Evidence, Finding, FindingKind, JobState, Role, Sample
 
+NEARLY_ALL = 0.8
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pace:
@@ -53,15 +55,22 @@ def detect_slowdown(facts: AttemptFacts, limits: Limits) -> Finding | None:
 
 
 def paces_of(samples: tuple[Sample, ...]) -> list[Pace]:
-    """The pace of each report, by the best measure that nearly all of them carry."""
-    samples = tuple(s for s in samples if s.rank == (samples[0].rank if samples else -1))
-    enough = 0.8 * len(samples)
-    if sum(bool(s.throughput and s.throughput > 0) for s in samples) > enough:
-        return [Pace(at=s.at, step=s.step, cost=1 / s.throughput) for s in samples if s.throughput and s.throughput > 0]
-    if sum(bool(s.step_time_s and s.step_time_s > 0) for s in samples) > enough:
-        return [Pace(at=s.at, step=s.step, cost=s.step_time_s) for s in samples if s.step_time_s and s.step_time_s > 0]
+    """The pace of each report, by the best measure that nearly all of them carry; of several ranks, the first one's."""
+    samples = tuple(s for s in samples if s.rank == samples[0].rank)
+    for measure in (_by_throughput, _by_step_time):
+        paces = [Pace(at=s.at, step=s.step, cost=cost) for s in samples if (cost := measure(s)) is not None]
+        if len(paces) > NEARLY_ALL * len(samples):
+            return paces
     pairs = [(a, b) for a, b in pairwise(samples) if b.step > a.step and b.at > a.at]
     return [Pace(at=b.at, step=b.step, cost=(b.at - a.at).total_seconds() / (b.step - a.step)) for a, b in pairs]
+
+
+def _by_throughput(sample: Sample) -> float | None:
+    return 1 / sample.throughput if sample.throughput is not None and sample.throughput > 0 else None
+
+
+def _by_step_time(sample: Sample) -> float | None:
+    return sample.step_time_s if sample.step_time_s is not None and sample.step_time_s > 0 else None
 
 
 def usual_cost(paces: list[Pace], limits: Limits) -> float | None:

@@ -97,6 +97,14 @@ def test_the_fault_began_with_the_first_dated_failure_after_the_last_step() -> N
     assert finding.since == at(700)
 
 
+@pytest.mark.parametrize("second", [120, 1000])
+def test_the_moments_of_the_last_step_and_of_the_end_still_count(second: int) -> None:
+    line = f"slurmstepd: error: *** JOB 1 ON gpu-01 CANCELLED AT {at(second):%Y-%m-%dT%H:%M:%S} DUE TO TIME LIMIT ***"
+    finding = detect_crash(ended(JobState.TIMEOUT, samples=samples(3), signals=read([line])), LIMITS)
+    assert finding is not None
+    assert finding.since == at(second)
+
+
 def test_a_failure_before_the_last_step_is_not_when_it_began() -> None:
     early = read([f"slurmstepd: error: *** STEP 1.0 ON gpu-01 CANCELLED AT {at(60):%Y-%m-%dT%H:%M:%S} ***"])
     finding = detect_crash(ended(samples=samples(3), signals=early), LIMITS)

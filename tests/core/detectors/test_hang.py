@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.core.detectors import detect
-from recovery.core.detectors.hang import detect_hang
+from recovery.core.detectors.hang import detect_hang, next_due
 from recovery.core.types import AttemptFacts, FindingKind, JobState, Phase
 from tests.core.attempts import LIMITS, at, attempt, read, samples
 
@@ -72,6 +72,45 @@ def test_the_first_interval_is_not_the_rhythm() -> None:
     assert hangs(facts)
 
 
+def rhythm(*gaps: float) -> AttemptFacts:
+    """An attempt whose reports came in these intervals, seen just after the last one."""
+    now, reports = 40.0, [samples(1)[0]]
+    for index, gap in enumerate(gaps):
+        now += gap
+        reports.append(replace(reports[0], at=at(now), step=20 + 10 * index))
+    return attempt(samples=reports, now_s=now)
+
+
+def limit_of(facts: AttemptFacts) -> float:
+    due = next_due(facts, LIMITS)
+    assert due is not None
+    return due.limit_s
+
+
+def test_three_intervals_are_a_rhythm_and_the_first_of_four_is_left_out() -> None:
+    assert limit_of(rhythm(40, 40)) == LIMITS.first_step_s
+    assert limit_of(rhythm(40, 40, 40)) == LIMITS.hang_floor_s
+    assert limit_of(rhythm(400, 40, 40)) > LIMITS.hang_floor_s
+    assert limit_of(rhythm(400, 40, 40, 40)) == LIMITS.hang_floor_s
+    assert limit_of(rhythm(40, 400, 40, 40)) > LIMITS.hang_floor_s
+
+
+def test_the_limit_says_where_it_comes_from() -> None:
+    for facts, words in (
+        (rhythm(40, 40), "within 30 m while only 2 intervals are known"),
+        (replace(rhythm(40, 40, 40), phase=Phase.FIRST_STEP, phase_since=at(170)), "within 30 m after the load"),
+    ):
+        due = next_due(facts, LIMITS)
+        assert due is not None
+        assert words in due.sentence
+
+
+def test_training_is_due_since_its_last_report_whenever_it_began() -> None:
+    due = next_due(replace(HANGING, phase_since=at(1100)), LIMITS)
+    assert due is not None
+    assert due.since == at(800)
+
+
 def test_with_few_intervals_the_limit_of_the_first_step_holds() -> None:
     facts = attempt(samples=samples(3, every_s=40), now_s=120 + 1790)
     assert not hangs(facts)
@@ -130,6 +169,9 @@ def test_ranks_that_report_a_timeout_make_it_surer() -> None:
     assert detect(replace(HANGING, signals=told), LIMITS)[0].confidence > silent
     later = replace(HANGING, now=at(2000), seen_at=at(2000))
     assert detect(later, LIMITS)[0].confidence > silent
+    assert detect(replace(later, now=at(90_000), seen_at=at(90_000), signals=told), LIMITS)[0].confidence < 1
+    other = read(["slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks"])
+    assert detect(replace(HANGING, signals=other), LIMITS)[0].confidence == silent
 
 
 @given(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -90,6 +91,38 @@ def test_too_few_reports_are_no_baseline() -> None:
     assert detect(seen(paced([4.0])), LIMITS) == []
 
 
+def test_exactly_enough_reports_are_enough() -> None:
+    least = [4.0] * (LIMITS.slow_warmup + LIMITS.slow_baseline)
+    assert len(detect(seen(paced([*least, *[10.0] * LIMITS.slow_samples])), LIMITS)) == 1
+    assert detect(seen(paced([*least[1:], *[10.0] * LIMITS.slow_samples])), LIMITS) == []
+
+
+def test_exactly_the_minimum_shift_is_found() -> None:
+    assert len(detect(seen(paced([4.0] * 30 + [6.0] * 6)), LIMITS)) == 1
+
+
+def test_a_measure_that_a_few_reports_lack_still_serves() -> None:
+    """Throughput drops while the step time stays: which of the two was looked at shows in what is found."""
+    rows = [replace(s, throughput=400.0 if i < 30 else 150.0) for i, s in enumerate(paced([4.0] * 40))]
+    lacking = [replace(s, throughput=None if i % 10 == 5 else s.throughput) for i, s in enumerate(rows)]
+    assert len(detect(seen(lacking), LIMITS)) == 1
+    half = [replace(s, throughput=None if i % 2 else s.throughput) for i, s in enumerate(rows)]
+    assert detect(seen(half), LIMITS) == []
+
+
+@pytest.mark.parametrize("nothing", [0.0, -1.0])
+def test_a_measure_of_nothing_is_no_measure(nothing: float) -> None:
+    odd = [replace(s, throughput=nothing) for s in SLOW.samples]
+    assert len(detect(seen(odd), LIMITS)) == 1
+    assert len(detect(seen([replace(s, step_time_s=nothing) for s in odd]), LIMITS)) == 1
+
+
+def test_a_step_that_falls_or_a_time_that_stands_gives_no_pace() -> None:
+    bare = [replace(s, step_time_s=None) for s in SLOW.samples]
+    again = [replace(bare[9], step=bare[8].step), replace(bare[9], at=bare[9].at)]
+    assert len(detect(seen([*bare[:10], *again, *bare[10:]]), LIMITS)) == 1
+
+
 def test_no_reports_at_all() -> None:
     assert detect_slowdown(attempt(), LIMITS) is None
 
@@ -99,6 +132,7 @@ def test_no_reports_at_all() -> None:
     [
         replace(SLOW, blind_reason="The log can't be read."),
         replace(SLOW, seen_at=at(0)),
+        replace(SLOW, seen_at=SLOW.now - timedelta(seconds=LIMITS.stale_after_s + 0.1)),
         replace(SLOW, state=JobState.FAILED),
         replace(SLOW, state=JobState.SUSPENDED),
     ],

@@ -45,6 +45,18 @@ def test_what_was_only_watched_is_no_try() -> None:
     assert diagnose(facts, crash(facts), [past(C.UNKNOWN, acted=False)]).restart is Restart.ONCE
 
 
+def test_before_the_first_step_there_is_no_step_to_compare() -> None:
+    facts = ended(node_events=[DEAD])
+    again = diagnose(facts, crash(facts), [past(C.GPU_HARDWARE, step=None)])
+    assert again.restart is Restart.YES
+    assert "contradictions" not in again.coverage
+
+
+def test_what_is_tried_once_anyway_gets_no_further_doubt() -> None:
+    facts = ended(samples=samples(40), exit_code=139)
+    assert "contradictions" not in diagnose(facts, crash(facts), [past(C.USER_CODE, step=400, acted=False)]).coverage
+
+
 def test_hardware_does_not_fail_twice_at_one_step() -> None:
     assert verdict(events=(DEAD,)).restart is Restart.YES
     again = verdict(past(C.GPU_HARDWARE, step=400, acted=False), events=(DEAD,))

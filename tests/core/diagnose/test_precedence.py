@@ -315,6 +315,26 @@ def test_a_bare_exit_status_is_judged_honestly(fields: dict[str, Any], expected:
     assert got.confidence < 0.9
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"exit_code": 137}, "A process was killed (SIGKILL)"),
+        ({"exit_code": 128}, "ended with exit code 128"),
+        ({"exit_code": 129}, "ended with signal 1"),
+        ({"exit_code": 159}, "ended with signal 31"),
+        ({"exit_code": 160}, "ended with exit code 160"),
+        ({"exit_code": 255}, "ended with exit code 255"),
+        ({"exit_code": 0}, "ended with no exit code"),
+        ({"exit_code": None, "state": JobState.UNKNOWN}, "Nothing that was read says how the job ended."),
+        ({"exit_code": 1, "state": JobState.UNKNOWN}, "ended with exit code 1"),
+    ],
+)
+def test_an_unknown_end_is_told_as_far_as_it_is_known(fields: dict[str, Any], words: str) -> None:
+    got = verdict(ended(**fields))
+    assert got.failure_class is C.UNKNOWN
+    assert words in got.reason
+
+
 def test_an_unreadable_log_is_said_and_lowers_the_confidence() -> None:
     got = verdict(ended(blind_reason="The log /x can't be read: permission denied."))
     assert "permission denied" in got.coverage["job log"]
