@@ -175,6 +175,7 @@ SPECTACULAR_SETTINGS = {
 # --- Celery ----------------------------------------------------------------------------------------------------------
 CELERY_BROKER_URL, CELERY_BROKER_TRANSPORT_OPTIONS = broker(env_str("REDIS_URL", "redis://127.0.0.1:6379/0"))
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_TIMEOUT = 2  # a press of a button does not wait longer for a broker that is away
 CELERY_TASK_IGNORE_RESULT = True  # results live in our tables
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]

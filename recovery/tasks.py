@@ -49,5 +49,5 @@ def wake_incident(pk: int) -> None:
     """Look at a case now rather than at the next tick. Without a broker nothing is lost: the tick finds it."""
     try:
         work_on_incident.apply_async((pk,), expires=3 * settings.TICK_S, retry=False)
-    except OperationalError as error:
+    except (OperationalError, OSError) as error:
         log.warning("The broker is not reachable (%s): incident %s waits for the next tick.", error, pk)

@@ -18,6 +18,7 @@ from recovery.access import Forbidden, Permission
 from recovery.models import Decision, Incident, Recommendation
 from recovery.pipeline import by_hand, decide
 from recovery.pipeline.transition import LostRace
+from recovery.tasks import wake_incident
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +61,7 @@ def _decide(request: DeskRequest, pk: int, press: Callable[[str], Decision], *, 
         raise Http404(f"There is no recommendation {pk}.")
     try:
         decision = press(request.POST.get("hash", ""))
+        wake_incident(recommendation.incident_id)
         answer = Answer(tone="ok", text=_decided(decision, recommendation))
     except decide.AlreadyDecided as taken:
         answer = Answer(tone="warning", text=str(taken), status=409)

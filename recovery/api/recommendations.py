@@ -19,6 +19,7 @@ from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, DecisionKind, Mode
 from recovery.models import Decision, Recommendation
 from recovery.pipeline import decide
+from recovery.tasks import wake_incident
 
 HASH = "3f0c8a5d1b2e4f60718293a4b5c6d7e8f90123456789abcdef0123456789abcd"
 
@@ -242,4 +243,5 @@ class Reject(DeskView):
 
 
 def _decided(decision: Decision) -> Response:
+    wake_incident(decision.recommendation.incident_id)
     return Response(DecisionShape(decision).data)

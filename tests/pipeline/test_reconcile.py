@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from kombu.exceptions import OperationalError
 
+from recovery import tasks
 from recovery.core.types import JobState
 from recovery.models import Attempt, Event, Incident, LogFile, Sample, Signal
 from recovery.pipeline import reconcile
@@ -108,3 +110,14 @@ def test_a_checkpoint_folder_that_disappears_is_missing_and_not_restorable(desk:
     assert states == {"missing"}
     desk.crash_with_ecc()
     assert desk.recommendation.restore_step is None
+
+
+def test_a_decision_without_a_broker_waits_for_the_tick(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unreachable(*args: object, **options: object) -> None:
+        raise OperationalError("Connection refused")
+
+    monkeypatch.setattr(tasks.work_on_incident, "apply_async", unreachable)
+    tasks.wake_incident(7)
+    assert "incident 7 waits for the next tick" in caplog.text
