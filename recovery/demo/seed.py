@@ -29,7 +29,7 @@ GROUPS = 3
 DEMO_RULES: dict[str, Any] = {
     "rules": [
         {
-            "name": "Ask before moving a job off hardware, and before ending one that hangs",
+            "name": "Hardware, network and hangs",
             "classes": [
                 FailureClass.GPU_HARDWARE,
                 FailureClass.NETWORK_FABRIC,
@@ -39,7 +39,7 @@ DEMO_RULES: dict[str, Any] = {
             "mode": Mode.APPROVE,
         },
         {
-            "name": "Bring back by itself what a node or the scheduler took away",
+            "name": "Lost nodes and preemption",
             "classes": [FailureClass.NODE_FAULT, FailureClass.PREEMPTION],
             "mode": Mode.AUTO,
             "max_restarts": 3,
