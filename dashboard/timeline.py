@@ -9,6 +9,7 @@ from enum import StrEnum
 from dashboard import wording
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, DecisionKind, Outcome
+from recovery.core.words import OUTCOME_WORDS
 from recovery.models import Action, Decision, Incident, Recommendation
 
 S = IncidentState
@@ -84,6 +85,14 @@ class Case:
     @property
     def cost_of_waiting(self) -> str:
         return wording.cost_of_waiting(self.idle, counts_gpus=self.counts_gpus)
+
+    @property
+    def ending(self) -> str:
+        """Why it ended as it did, without the word for the outcome, which stands before it."""
+        told = self.incident.outcome_reason
+        word = OUTCOME_WORDS[Outcome(self.incident.outcome)].label if self.incident.outcome else ""
+        rest = told.removeprefix(f"{word}: ") if word else told
+        return rest[:1].upper() + rest[1:]
 
     def expired(self, now: datetime) -> bool:
         return self.recommendation is not None and self.recommendation.expires_at <= now

@@ -13,7 +13,8 @@ from recovery.selectors import NotFound
 
 TABLE_ROWS = 40  # of the table beside the chart
 LEAST_WIDTH, WIDTH, MOST_WIDTH = 240, 1000, 4000  # pixels
-AROUND = timedelta(minutes=30)  # shown on each side of an incident
+# shown on each side of an incident: as long as it lasted, within these
+LEAST_AROUND, AROUND = timedelta(minutes=5), timedelta(minutes=30)
 MOMENTS = (
     ("detected_at", "Detected"),
     ("recommended_at", "Recommended"),
@@ -123,12 +124,13 @@ def _samples(run: Run, *, width: int, start: datetime, end: datetime) -> dict[in
 
 def _window(attempts: list[Attempt], around: Incident | None, *, now: datetime) -> tuple[datetime, datetime]:
     """From the first submission to the end, or to now while something is still going on."""
-    if around is not None:
-        last = around.closed_at or around.checkpoint_at or now
-        return around.failed_at - AROUND, min(now, last + AROUND)
     if not attempts:
         return now - AROUND, now
     start = min(a.started_at or a.submitted_at for a in attempts)
+    if around is not None:
+        last = around.closed_at or around.checkpoint_at or now
+        side = max(LEAST_AROUND, min(AROUND, last - around.failed_at))
+        return max(start, around.failed_at - side), min(now, last + side)
     ended = [a.ended_at for a in attempts if JobState(a.state) in TERMINAL_STATES and a.ended_at]
     over = len(ended) == len(attempts) and now - max(ended) > AROUND
     return start, max(ended) if over else now

@@ -11,7 +11,7 @@ from dashboard import wording
 from dashboard.reads import cases
 from dashboard.reads.shell import Picture, picture_of
 from recovery import selectors
-from recovery.models import Attempt, Cluster, Job
+from recovery.models import Attempt, Cluster, Incident, Job
 from recovery.selectors import ClusterPicture
 
 MOST = 60  # rows of a table on the first page; the rest is behind a link
@@ -32,10 +32,18 @@ class ClusterRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Running:
+    """An attempt that is executing, and the open incident on it: its phase alone would call a hang training."""
+
+    attempt: Attempt
+    incident: Incident | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
     needs: tuple[cases.Row, ...]
     following: tuple[cases.Row, ...]
-    running: tuple[Attempt, ...]
+    running: tuple[Running, ...]
     running_count: int
     blind: tuple[Attempt, ...]
     vanished: tuple[Job, ...]  # the scheduler stopped knowing them before they ended
@@ -63,10 +71,12 @@ class Overview:
 def read_overview(cluster: Cluster | None, *, now: datetime) -> Overview:
     clusters = _clusters(cluster, now=now)
     running = _of(selectors.running_attempts(), cluster)
+    needs, following = cases.needing_person(cluster), cases.being_followed(cluster)
+    on = {row.incident.attempt_id: row.incident for row in (*needs, *following)}
     return Overview(
-        needs=tuple(cases.needing_person(cluster)),
-        following=tuple(cases.being_followed(cluster)),
-        running=tuple(running[:MOST]),
+        needs=tuple(needs),
+        following=tuple(following),
+        running=tuple(Running(attempt=attempt, incident=on.get(attempt.pk)) for attempt in running[:MOST]),
         running_count=running.count(),
         blind=tuple(_of(selectors.blind_attempts(), cluster)[:MOST]),
         vanished=tuple(_vanished(cluster)),

@@ -42,10 +42,10 @@ TABLES: dict[str, Mapping[Any, StateWords]] = {
     "action": words.ACTION_STATE_WORDS,
     "decision": words.DECISION_WORDS,
     "role": words.ROLE_WORDS,
+    "finding": words.FINDING_WORDS,
 }
 _LABELS: dict[str, Mapping[Any, str]] = {
     "failure": {key: label for key, (label, _) in words.FAILURE_LABELS.items()},
-    "finding": words.FINDING_LABELS,
     "restart": words.RESTART_LABELS,
     "exclude": words.EXCLUDE_LABELS,
 }
@@ -147,8 +147,8 @@ def live(context: template.Context, part: str, *, on: str = "", every: int = 0, 
     query["part"] = part
     path = reverse(url) if url else request.path
     return format_html(
-        'id="{0}" hx-get="{1}?{2}" hx-trigger="desk:refresh" hx-swap="morph" hx-target="this" hx-sync="this:queue last" '
-        'data-live="{3}" data-every="{4}"',
+        'id="{0}" hx-get="{1}?{2}" hx-trigger="desk:refresh" hx-swap="morph" hx-target="this" '
+        'hx-sync="this:queue last" data-live="{3}" data-every="{4}"',
         part,
         path,
         query.urlencode() if not url else f"part={part}",

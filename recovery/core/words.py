@@ -126,10 +126,10 @@ ROLE_WORDS: dict[Role, StateWords] = {
     Role.CONFIRMATION: W("Confirmation", "○", "info", "It agrees with the cause."),
 }
 
-FINDING_LABELS: dict[FindingKind, str] = {
-    FindingKind.CRASH: "Crash",
-    FindingKind.HANG: "Hang",
-    FindingKind.SLOWDOWN: "Slowdown",
+FINDING_WORDS: dict[FindingKind, StateWords] = {
+    FindingKind.CRASH: W("Crash", "✕", "critical", "The attempt ended with a fault."),
+    FindingKind.HANG: W("Hang", "■", "critical", "It is allocated and makes no progress."),
+    FindingKind.SLOWDOWN: W("Slow", "◐", "warning", "It makes progress, clearly slower than before."),
 }
 
 # A noun, and what belongs to it.

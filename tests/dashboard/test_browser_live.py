@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from recovery import audit
 from recovery.access import SYSTEM
@@ -46,7 +46,12 @@ def test_a_change_in_the_moment_between_page_and_stream_is_not_lost(
     visit: Visitor, viewer: User, question: Question
 ) -> None:
     page = visit(viewer)
-    page.route("**/live/*", lambda route: (tell(question.incident, "in between"), route.continue_()))
+
+    def change_first(route: Route) -> None:
+        tell(question.incident, "in between")
+        route.continue_()
+
+    page.route("**/live/*", change_first)
     page.goto(question.page)
     expect(page.locator("#events")).to_contain_text("in between")
 
@@ -186,9 +191,7 @@ def test_on_a_phone_the_decide_bar_opens_and_decides(visit: Visitor, approver: U
     page = visit(approver, size=PHONE, theme="dark")
     page.goto(question.page)
     expect(page.locator("#decide .body")).to_be_hidden()
-    page.get_by_role("button", name="Needs a decision").tap() if page.evaluate("'ontouchstart' in window") else (
-        page.get_by_role("button", name="Needs a decision").click()
-    )
+    page.get_by_role("button", name="Needs a decision").click()
     expect(page.get_by_text("Exactly this will be run")).to_be_visible()
     page.get_by_text("Approve: requeue without gpu-02").first.click()
     page.get_by_role("button", name="Approve: requeue without gpu-02").click()

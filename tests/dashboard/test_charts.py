@@ -153,10 +153,19 @@ def test_a_wrong_width_counts_as_a_usual_one(text: str, pixels: int) -> None:
 
 
 def test_the_time_around_an_incident_can_be_had_alone(run: Run) -> None:
+    run.incidents.update(closed_at=ago(1000))
     incident = run.incidents.get()
     data = data_of(run, incident_id=incident.pk)
-    assert data.start == incident.failed_at - timedelta(minutes=30)
+    assert data.start == incident.failed_at - timedelta(minutes=5)
+    assert data.end == incident.closed_at + timedelta(minutes=5)
     assert min(sample.at for _, sample in data.samples) >= data.start
+
+
+def test_a_young_run_begins_at_its_own_beginning() -> None:
+    attempt = make_attempt(started_at=ago(120), submitted_at=ago(130))
+    incident = make_incident(attempt=attempt, failed_at=ago(60))
+    data = data_of(attempt.job.run, incident_id=incident.pk)
+    assert data.start == Attempt.objects.get(pk=attempt.pk).started_at
 
 
 def test_an_incident_of_another_run_is_not_shown_here(run: Run, as_viewer: Client) -> None:

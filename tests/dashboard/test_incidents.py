@@ -99,6 +99,13 @@ def test_every_outcome_is_said_in_its_own_word(outcome: Outcome, read: Read) -> 
     assert "success" not in page.lower()
 
 
+def test_an_outcome_is_not_said_twice(read: Read) -> None:
+    reason = "Recovered: restored at step 840, and checkpoint 860 is complete."
+    incident = make_incident(state=S.CLOSED, outcome_reason=reason)
+    page = read(f"/incidents/{incident.pk}/")
+    assert "<strong>Recovered.</strong> Restored at step 840, and checkpoint 860 is complete." in page
+
+
 def test_an_alarm_stands_above_everything(read: Read) -> None:
     incident = make_incident(state=S.NEEDS_PERSON, alarm="Restarted from scratch: step 840 was expected.")
     page = read(f"/incidents/{incident.pk}/")

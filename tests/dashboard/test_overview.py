@@ -80,6 +80,15 @@ def test_what_runs_shows_phase_step_and_age_of_progress(read: Read) -> None:
     assert running.count("data-href") == 1
 
 
+def test_an_attempt_that_hangs_is_not_called_training(read: Read) -> None:
+    attempt = make_attempt(phase=Phase.TRAINING)
+    incident = make_incident(attempt=attempt, kind="hang")
+    running = section(read("/"), "running")
+    assert "Training" not in running
+    assert "Hang" in running
+    assert f"/incidents/{incident.pk}/" in running
+
+
 def test_no_step_yet_is_said_and_not_a_dash(read: Read) -> None:
     make_attempt(phase=Phase.FIRST_STEP, last_step=None, last_progress_at=None)
     assert section(read("/"), "running").count("none yet") == 2

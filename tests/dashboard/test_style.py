@@ -17,6 +17,7 @@ from recovery.core.types import (
     CheckpointState,
     DecisionKind,
     FailureClass,
+    FindingKind,
     JobState,
     Mode,
     NodeState,
@@ -51,6 +52,7 @@ TABLES = [
     (words.OUTCOME_WORDS, Outcome),
     (words.DECISION_WORDS, DecisionKind),
     (words.ROLE_WORDS, Role),
+    (words.FINDING_WORDS, FindingKind),
 ]
 
 
