@@ -61,5 +61,12 @@ def test_every_page_of_docs_can_be_reached_from_the_readme() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_files_that_are_named_exist(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for name in re.findall(r"`((?:recovery|dashboard|tests|docker|docs|benchmarks)/[\w./-]*)`", text):
+    for name in re.findall(r"`((?:recovery|dashboard|tests|docker|docs|benchmarks)/[\w./-]*)(?:::\w+)?`", text):
         assert (pages.TOP / name).exists(), name
+
+
+def test_tests_that_are_named_exist() -> None:
+    named = re.findall(r"`(tests/[\w./-]+)::(\w+)`", pages.read("docs/architecture.md"))
+    assert len(named) > 15
+    for file, test in named:
+        assert f"def {test}(" in pages.read(file), test
