@@ -92,7 +92,8 @@ def _job(entry: Mapping[str, Any]) -> JobRecord:
         raise BadAnswer(f"job {raw_id or '?'} has no usable job_id, submit_time or restart_cnt")
     state = job_state(values.words(entry, "job_state"))
     exit_code, exit_signal = _exit(entry) if state.is_terminal else (None, None)
-    node_list = values.nodes(entry, "nodes")
+    node_list = _allocated(entry) if state is JobState.COMPLETING else values.nodes(entry, "nodes")
+    node_count = len(node_list) or values.number(entry, "node_count") or 0
     user = _user(entry)
     stdout, stderr = _outputs(entry, raw_id=raw_id, user=user, nodes=node_list)
     waits = state is JobState.PENDING
@@ -114,10 +115,10 @@ def _job(entry: Mapping[str, Any]) -> JobRecord:
         exit_code=exit_code,
         exit_signal=exit_signal,
         nodes=node_list,
-        node_count=values.number(entry, "node_count") or len(node_list),
+        node_count=node_count,
         excluded_nodes=values.nodes(entry, "excluded_nodes"),
         required_nodes=values.nodes(entry, "required_nodes"),
-        gpus=gpus_of(entry, node_count=values.number(entry, "node_count") or len(node_list)),
+        gpus=gpus_of(entry, node_count=node_count),
         time_limit_s=_time_limit(entry),
         comment=values.text(entry, "comment"),
         work_dir=values.text(entry, "current_working_directory"),
@@ -125,6 +126,16 @@ def _job(entry: Mapping[str, Any]) -> JobRecord:
         stderr=stderr,
         batch_host=values.text(entry, "batch_host"),
     )
+
+
+def _allocated(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """All nodes of a job that is ending: its own list shrinks, first of all by the node that was lost."""
+    resources = entry.get("job_resources")
+    listed = resources.get("nodes") if isinstance(resources, dict) else None
+    if isinstance(listed, dict):  # 22.05 has the list itself here, 26.05 a summary that holds it
+        listed = listed.get("list")
+    all_nodes = values.nodes({"nodes": listed}, "nodes") if isinstance(listed, str) else ()
+    return all_nodes or values.nodes(entry, "nodes")
 
 
 def _job_id(entry: Mapping[str, Any], raw_id: int) -> str:

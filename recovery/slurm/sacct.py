@@ -54,7 +54,8 @@ def parse_attempts(answer: str, job_id: str) -> list[AttemptRecord]:
     """The attempts of exactly this job, oldest first, numbered from 0. Raises BadAnswer.
 
     Rows of other jobs (the tasks of an array, the components of a heterogeneous job) are left out. Numbers are only
-    right where the question reached back to the first submission.
+    right where the question reached back to the first submission. Slurm takes a lost node out of the attempt's nodes,
+    at times before accounting has written them down: a list seen while the attempt ran is the better one.
     """
     rows = [_row(line) for line in answer.splitlines() if line]
     attempts = sorted((row for row in rows if row.name == job_id), key=_submitted)
@@ -92,13 +93,7 @@ def _submitted(row: _Row) -> datetime:
 
 
 def _attempt(row: _Row, steps: Sequence[_Row], number: int) -> AttemptRecord:
-    state, ended = _state(row.state), row.ended
-    batch = next((step for step in steps if step.step == "batch"), None)
-    if state is JobState.REQUEUED and batch is not None:
-        # 22.05 calls an attempt REQUEUED whatever ended it, and dates its end at the requeue; the batch step knows.
-        own_end = _state(batch.state)
-        if own_end.is_terminal and own_end is not JobState.CANCELLED:
-            state, ended = own_end, batch.ended or ended
+    state, ended = _end(row, next((step for step in steps if step.step == "batch"), None))
     cancelled = _CANCELLED_BY.fullmatch(row.state)
     return AttemptRecord(
         job_id=row.name,
@@ -113,6 +108,21 @@ def _attempt(row: _Row, steps: Sequence[_Row], number: int) -> AttemptRecord:
         cancelled_by=user_name(int(cancelled[1])) if cancelled else "",
         step_exit_codes=tuple(_shell_code(step) for step in steps if step.step.isdigit() and step.ended),
     )
+
+
+def _end(row: _Row, batch: _Row | None) -> tuple[JobState, datetime | None]:
+    """The state and the end of an attempt.
+
+    22.05 calls one REQUEUED whatever ended it, and dates its end at the requeue; its batch step knows better. Put back
+    while it ran, an attempt has exit code 0:0 whatever its script made of the signals.
+    """
+    state = _state(row.state)
+    if state is not JobState.REQUEUED or batch is None or batch.ended is None:
+        return state, row.ended
+    own = _state(batch.state)
+    failed = own.is_terminal and own is not JobState.CANCELLED and (row.exit_code or row.signal)
+    completed = own is JobState.COMPLETED and row.ended is not None and batch.ended < row.ended
+    return (own, batch.ended) if failed or completed else (state, row.ended)
 
 
 def _state(text: str) -> JobState:

@@ -172,6 +172,19 @@ def test_a_node_that_can_take_no_job_is_not_up(words: list[str], state: NodeStat
     assert node_state(words) is state
 
 
+@pytest.mark.parametrize(
+    "resources", [{"nodes": "gpu-[01-02]"}, {"nodes": {"list": "gpu-[01-02]", "count": 2}}], ids=str
+)
+def test_a_job_that_is_ending_keeps_the_node_that_it_lost(resources: dict[str, Any]) -> None:
+    ending = parse(JOB_22_05, job_state="COMPLETING", nodes="gpu-01", node_count=1, job_resources=resources)
+    assert (ending.nodes, ending.node_count) == (("gpu-01", "gpu-02"), 2)
+
+
+@pytest.mark.parametrize("resources", [None, {}, {"nodes": ""}, {"nodes": {}}, {"nodes": 3}], ids=str)
+def test_a_job_that_is_ending_without_its_allocation_has_the_nodes_it_names(resources: object) -> None:
+    assert parse(JOB_22_05, job_state="COMPLETING", nodes="gpu-01", job_resources=resources).nodes == ("gpu-01",)
+
+
 def test_no_time_limit_in_all_its_forms() -> None:
     for limit in (None, 0, YEAR_MINUTES, number(None), number(None, infinite=True)):
         assert parse(JOB_22_05, time_limit=limit).time_limit_s is None
