@@ -67,6 +67,11 @@ def fetch_since(after: int, most: int) -> list[Change]:
 _COLUMNS = ("id", "subject_kind", "subject_id", "incident_id", "verb")
 
 
+def release_connection() -> None:
+    """Close the connection of the thread that calls this: `connection.close` itself would be the importing thread's."""
+    connection.close()
+
+
 class Hub:
     """The one poller and its listeners. Lives in one event loop."""
 
@@ -75,7 +80,7 @@ class Hub:
         *,
         fetch: Fetch = fetch_since,
         newest: Callable[[], int] = newest_id,
-        release: Callable[[], None] = connection.close,
+        release: Callable[[], None] = release_connection,
         poll_s: float = POLL_S,
         look_back_s: float = LOOK_BACK_S,
     ) -> None:
