@@ -30,8 +30,8 @@ from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
 from recovery.selectors import current_policy
 
-SAMPLES = 400  # newest samples that a detector sees; with the first ones, enough for a baseline
-FIRST_SAMPLES = 50
+# What a detector sees of a long attempt: its newest samples, and enough of its first ones for what was normal then.
+SAMPLES, FIRST_SAMPLES = 250, 150
 SIGNALS = 500  # a job that prints one failure line a millisecond must not fill the memory
 HISTORY = timedelta(days=7)
 
@@ -89,11 +89,16 @@ def requeued_by_us(attempt: Attempt) -> bool:
 
 
 def _samples(attempt: Attempt) -> tuple[Sample, ...]:
+    """Of the lowest rank that reports, by step: the order of the table's key, so that no attempt is ever sorted."""
     rows = SampleRow.objects.filter(attempt=attempt)
-    newest = list(rows.order_by("-at", "-step")[:SAMPLES])[::-1]
-    first = list(rows.order_by("at", "step")[:FIRST_SAMPLES]) if len(newest) == SAMPLES else []
-    seen = {(row.at, row.step, row.rank) for row in newest}
-    both = [row for row in first if (row.at, row.step, row.rank) not in seen] + newest
+    rank = rows.order_by("rank").values_list("rank", flat=True).first()
+    if rank is None:
+        return ()
+    rows = rows.filter(rank=rank)
+    newest = list(rows.order_by("-step", "-at")[:SAMPLES])[::-1]
+    first = list(rows.order_by("step", "at")[:FIRST_SAMPLES]) if len(newest) == SAMPLES else []
+    seen = {(row.step, row.at) for row in newest}
+    both = [row for row in first if (row.step, row.at) not in seen] + newest
     return tuple(
         Sample(at=r.at, step=r.step, loss=r.loss, throughput=r.throughput, step_time_s=r.step_time_s, rank=r.rank)
         for r in both

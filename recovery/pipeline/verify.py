@@ -11,9 +11,9 @@ from typing import Any
 
 from django.db.models import Q
 
-from recovery.core.detectors import detect
+from recovery.core.detectors.slowdown import pace_is_back
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import CheckpointState, FindingKind, JobState, Outcome
+from recovery.core.types import CheckpointState, JobState, Outcome
 from recovery.core.verify import Restore, RestoreVerdict, judge_restore
 from recovery.models import Attempt, Checkpoint, Incident
 from recovery.models import Sample as SampleRow
@@ -202,7 +202,7 @@ def close_slowdown(incident: Incident, *, now: datetime) -> bool:
         close(incident, Outcome.STOPPED_ON_PURPOSE, why="The slow attempt has ended without a fault.", now=now)
         return True
     facts = attempt_facts(attempt, now=now)
-    if facts.blind_reason or any(f.kind is FindingKind.SLOWDOWN for f in detect(facts, limits())):
+    if facts.blind_reason or not pace_is_back(facts, limits(), found_at=incident.detected_at):
         return False
     rows = Checkpoint.objects.filter(run=incident.run, state=CheckpointState.COMPLETE)
     found = rows.filter(completed_at__gt=incident.detected_at).order_by("step").first()

@@ -54,6 +54,18 @@ def detect_slowdown(facts: AttemptFacts, limits: Limits) -> Finding | None:
     return Finding(kind=FindingKind.SLOWDOWN, since=slow[0].at, reason=reason, confidence=0.8, evidence=(evidence,))
 
 
+def pace_is_back(facts: AttemptFacts, limits: Limits, *, found_at: datetime) -> bool:
+    """Whether a whole row of reports is at the normal again that held when the slowdown was found.
+
+    One good report among slow ones is not it, and an attempt that stays slow does not make that its normal.
+    """
+    paces = paces_of(facts.samples)[limits.slow_warmup :]
+    normal = usual_cost([pace for pace in paces if pace.at <= found_at], limits)
+    if normal is None:
+        return False
+    return all(pace.cost < normal * limits.slow_factor for pace in paces[-limits.slow_samples :])
+
+
 def paces_of(samples: tuple[Sample, ...]) -> list[Pace]:
     """The pace of each report, by the best measure that nearly all of them carry; of several ranks, the first one's."""
     samples = tuple(s for s in samples if s.rank == samples[0].rank)

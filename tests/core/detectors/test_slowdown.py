@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.core.detectors import detect
-from recovery.core.detectors.slowdown import detect_slowdown
+from recovery.core.detectors.slowdown import detect_slowdown, pace_is_back
 from recovery.core.types import AttemptFacts, FindingKind, JobState, Sample
 from tests.core.attempts import LIMITS, at, attempt, samples
 
@@ -150,3 +150,15 @@ def test_reports_of_other_ranks_do_not_disturb() -> None:
     reports = samples(40, step_time_s=4.0, rank=0)
     both = [s for r in reports for s in (r, replace(r, rank=1, step_time_s=11.0))]
     assert detect(seen(both), LIMITS) == []
+
+
+def test_the_pace_is_back_only_after_a_whole_row_of_normal_reports() -> None:
+    slow = [1.0] * 40 + [3.0] * 20
+    found_at = paced(slow)[-1].at
+    for reports, back in (([], False), ([1.0], False), ([1.0] * 3 + [3.0] + [1.0], False), ([1.0] * 5, True)):
+        assert pace_is_back(seen(paced(slow + reports)), LIMITS, found_at=found_at) is back
+
+
+def test_an_attempt_that_stays_slow_for_ever_does_not_make_that_its_normal() -> None:
+    found_at = paced([1.0] * 40 + [3.0] * 5)[-1].at
+    assert not pace_is_back(seen(paced([1.0] * 40 + [3.0] * 1000)), LIMITS, found_at=found_at)
