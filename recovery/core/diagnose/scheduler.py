@@ -51,11 +51,21 @@ def cancelled(facts: AttemptFacts, clues: Clues) -> Verdict | None:
     if facts.state is not JobState.UNKNOWN:
         return None
     said = first_of(clues.causes, C.EXTERNAL_CANCEL)
-    if said is None and not clues.causes:  # a step's line alone may be srun's doing; with nothing else it is a cancel
-        said = next((c for c in clues.consequences if c.rule.id == "slurm.step_cancelled"), None)
-        if said is not None and any(c.rule.id.startswith("srun.") for c in clues.consequences):
-            return None
-    return of_clue(said) if said else None
+    return of_clue(said) if said else _cancelled_step(clues)
+
+
+def _cancelled_step(clues: Clues) -> Verdict | None:
+    """A cancelled step is srun's own doing after a failed task; only where nothing speaks of one is it a person's."""
+    said = next((c for c in clues.consequences if c.rule.id == "slurm.step_cancelled"), None)
+    if said is None or clues.causes or any(c.rule.id.startswith("srun.") for c in clues.consequences):
+        return None
+    return Verdict(
+        failure_class=C.EXTERNAL_CANCEL,
+        restart=Restart.NO,
+        confidence=0.6,
+        reason="The job's step was cancelled, and nothing says that a task had failed.",
+        clue=said,
+    )
 
 
 def ended_by_slurm(facts: AttemptFacts, clues: Clues) -> Verdict | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from recovery.core.diagnose.clues import Clue
 from recovery.core.speech import listed
-from recovery.core.types import Exclude, FailureClass, Restart
+from recovery.core.types import Exclude, FailureClass, Restart, Role
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +42,8 @@ def of_clue(clue: Clue, *, doubt: str = "") -> Verdict:
 
 
 def placed(sentence: str, clue: Clue) -> str:
-    """`sentence` with where it happened: "… (gpu-17, rank 136)."."""
+    """`sentence` with where it happened, "… (gpu-17, rank 136).", or who reports what happened elsewhere."""
     rank = f"rank {clue.evidence.rank}" if clue.evidence.rank is not None else ""
     where = ", ".join(filter(None, (listed(clue.nodes), rank)))
-    return f"{sentence.rstrip('.')} ({where})." if where else sentence
+    by = "reported by " if clue.rule.role is Role.CONSEQUENCE else ""
+    return f"{sentence.rstrip('.')} ({by}{where})." if where else sentence

@@ -349,6 +349,7 @@ HARMLESS = [
     "Segmentation fault tolerance: on",
     "epoch 3 Killed 0 workers",
     "Loss is nan-free so far",
+    "ERROR rate 0.02: 'CUDA error: uncorrectable ECC error encountered' not seen",
     "the connection timed out in the test, as planned",
     "INFO retry 3 after OSError: [Errno 5] Input/output error",
     "print: CUDA error: device-side assert triggered",

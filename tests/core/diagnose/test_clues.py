@@ -123,6 +123,21 @@ def test_a_benign_xid_is_no_cause() -> None:
     facts = ended(node_events=[event("gpu-02", XID.format(63))])
     assert causes(facts) == []
     assert not speaks_of_failure(facts)
+    assert speaks_of_failure(ended(signals=read(["ncclRemoteError: A call failed possibly due to a network error"])))
+    assert speaks_of_failure(ended(signals=read(traceback(ECC))))
+
+
+def test_the_bounds_of_an_attempts_life_belong_to_it() -> None:
+    first, last = event("gpu-02", XID.format(79), 0), event("gpu-02", XID.format(48), 1000 + 300)
+    assert causes(ended(node_events=[first, last])) == ["xid.79", "xid.ecc"]
+    assert causes(ended(started_at=None, node_events=[event("gpu-02", XID.format(79), -60)])) == ["xid.79"]
+
+
+def test_a_down_node_without_words_is_told_in_ours() -> None:
+    (found,) = gather(ended(node_events=[event("gpu-02", "", state=NodeState.DOWN)])).causes
+    assert (found.evidence.text, found.evidence.node) == ("Slurm says that gpu-02 is down.", "gpu-02")
+    (spoken,) = gather(ended(node_events=[event("gpu-02", "Not responding" + "!" * 900)])).causes
+    assert spoken.evidence.text == ("Not responding" + "!" * 900)[:500]
 
 
 # --- order ------------------------------------------------------------------------------------------------------------
@@ -142,6 +157,39 @@ def test_the_first_line_of_a_file_wins_not_the_loudest() -> None:
 def test_the_earlier_clock_wins_between_sources() -> None:
     assert first(clue("python.user_error", 500), clue("xid.79", 510, source="node")) == "python.user_error"
     assert first(clue("python.user_error", 520), clue("xid.79", 510, source="node")) == "xid.79"
+
+
+def test_events_count_by_their_clock_and_not_by_their_place_in_the_list() -> None:
+    events = [event("gpu-02", XID.format(79), 700), event("gpu-03", XID.format(48), 600)]
+    assert first(*gather(ended(node_events=events)).causes) == "xid.ecc"
+
+
+def test_an_undated_line_borrows_the_time_of_the_line_before() -> None:
+    lines = read([*STEPS, *traceback("KeyError: 'a'")])  # the last step is dated 400 s
+    early, late = event("gpu-02", XID.format(8), 100), event("gpu-02", XID.format(8), 500)
+    assert first(*gather(ended(signals=lines, node_events=[early])).causes) == "xid.stopped"
+    found = first_cause(gather(ended(signals=lines, node_events=[late])).causes)
+    assert found is not None
+    assert (found.clue.rule.id, found.doubt != "") == ("python.user_error", True)
+    (clue_,) = gather(ended(signals=lines)).causes
+    assert (clue_.at, clue_.exact, clue_.evidence.at) == (at(400), False, None)
+
+
+def test_a_dated_line_keeps_its_own_time() -> None:
+    dated = f"{at(700):%Y-%m-%d %H:%M:%S} ERROR CUDA error: uncorrectable ECC error encountered"
+    (clue_,) = gather(ended(signals=read([*STEPS, dated]))).causes
+    assert (clue_.at, clue_.exact, clue_.evidence.at) == (at(700), True, at(700))
+
+
+def test_a_line_that_two_rules_claim_is_one_clue() -> None:
+    line = "gpu-02:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.1.0.2<4> with status=12 vendor err 129"
+    (clue_,) = gather(ended(signals=read([line]))).all
+    assert (clue_.rule.id, clue_.evidence.node) == ("nccl.ib_retry", "gpu-02")
+
+
+def test_a_list_of_nodes_is_no_single_node() -> None:
+    (clue_,) = gather(ended(signals=read(["srun: error: Node failure on gpu-[02-03]"]))).causes
+    assert (clue_.nodes, clue_.evidence.node) == (("gpu-02", "gpu-03"), "")
 
 
 def test_within_one_moment_the_weightier_wins() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,9 +76,18 @@ def test_a_cancelled_step_is_a_cancel_only_if_srun_did_not_do_it() -> None:
     line = CANCEL.replace("JOB 4711", "STEP 4711.0")
     alone = ended(JobState.UNKNOWN, signals=read([line]))
     assert verdict(alone).failure_class is C.EXTERNAL_CANCEL
-    by_srun = ended(JobState.UNKNOWN, signals=read(["srun: error: gpu-01: task 0: Exited with exit code 1", line]))
-    assert verdict(by_srun).restart is not Restart.YES
-    assert verdict(by_srun).confidence < 0.7
+    task = "srun: error: gpu-01: task 0: Exited with exit code 1"
+    by_srun = ended(JobState.UNKNOWN, signals=read([task, line]))
+    assert said(verdict(by_srun))[:2] == (C.UNKNOWN, Restart.ONCE)
+    after_error = ended(JobState.UNKNOWN, signals=read([*traceback("KeyError: 'a'"), line]))
+    assert verdict(after_error).failure_class is C.USER_CODE
+    assert verdict(ended(JobState.UNKNOWN, signals=read([task]))).failure_class is C.UNKNOWN
+
+
+def test_srun_cancelling_a_failed_jobs_step_is_no_persons_cancel() -> None:
+    lines = ["srun: error: gpu-01: task 0: Exited with exit code 1", CANCEL.replace("JOB 4711", "STEP 4711.0")]
+    assert said(verdict(ended(signals=read(lines))))[:2] == (C.UNKNOWN, Restart.ONCE)
+    assert said(verdict(ended(signals=read(lines[1:]))))[:2] == (C.UNKNOWN, Restart.ONCE)
 
 
 def test_a_forged_cancel_does_not_hide_a_failed_job() -> None:
@@ -151,6 +161,37 @@ def test_a_message_in_the_last_seconds_does_not_replace_the_time_limit() -> None
     assert verdict(facts).failure_class is C.WALLTIME
 
 
+@pytest.mark.parametrize("state", [JobState.UNKNOWN, JobState.REQUEUED])
+def test_a_message_does_not_replace_slurms_word_in_the_log_either(state: JobState) -> None:
+    got = verdict(ended(state, signals=read(["ValueError: bad sample", LIMIT])))
+    assert got.failure_class is C.WALLTIME
+    assert got.first_failure is not None
+    assert got.first_failure.rule == "slurm.time_limit"
+
+
+def test_slurms_line_is_the_evidence_of_what_its_record_says() -> None:
+    got = verdict(ended(JobState.TIMEOUT, signals=read([LIMIT])))
+    assert got.evidence[0].rule == "slurm.time_limit"
+    other = verdict(ended(JobState.PREEMPTED, signals=read([LIMIT])))
+    assert other.evidence[0].rule == "state.failed"
+
+
+def test_where_an_attempt_began_is_told_by_its_last_load_or_its_first_step() -> None:
+    reports = samples(20, every_s=50, first_step=110)
+    began = ended(JobState.TIMEOUT, samples=reports, checkpoints=checkpoints(109))
+    assert verdict(began).restart is Restart.AFTER_CHANGE
+    assert verdict(replace(began, checkpoints=checkpoints(110))).restart is Restart.YES
+    twice = (mark(SignalKind.LOADED, 1, step=50), mark(SignalKind.LOADED, 9, step=120))
+    assert verdict(replace(began, checkpoints=checkpoints(120), signals=twice)).restart is Restart.AFTER_CHANGE
+    fresh = (mark(SignalKind.FRESH_START, 1), mark(SignalKind.LOADED, 2))
+    assert verdict(replace(began, checkpoints=checkpoints(50), signals=fresh)).restart is Restart.YES
+
+
+def test_a_time_limit_without_any_step_or_checkpoint_is_told_apart() -> None:
+    assert verdict(ended(JobState.TIMEOUT, checkpoints=checkpoints(50))).restart is Restart.AFTER_CHANGE
+    assert verdict(ended(JobState.TIMEOUT, samples=samples(3, every_s=300))).restart is Restart.AFTER_CHANGE
+
+
 def test_a_deadline_is_final() -> None:
     assert said(verdict(ended(JobState.DEADLINE)))[:2] == (C.WALLTIME, Restart.NO)
 
@@ -158,6 +199,13 @@ def test_a_deadline_is_final() -> None:
 def test_a_time_limit_of_one_step_in_a_failed_job() -> None:
     facts = ended(samples=samples(20, every_s=50), signals=(*read([LIMIT]), mark(SignalKind.SAVE_DURABLE, 0, step=100)))
     assert said(verdict(facts))[:2] == (C.WALLTIME, Restart.YES)
+    barren = ended(samples=samples(20, every_s=50), signals=read([LIMIT]))
+    assert said(verdict(barren))[:2] == (C.WALLTIME, Restart.AFTER_CHANGE)
+
+
+def test_a_forged_preemption_does_not_restart_a_failed_job() -> None:
+    got = verdict(ended(signals=read([LIMIT.replace("TIME LIMIT", "PREEMPTION")])))
+    assert said(got)[:2] == (C.UNKNOWN, Restart.ONCE)
 
 
 def test_preemption_and_memory_and_boot() -> None:
@@ -195,6 +243,23 @@ def test_many_nodes_lost_together_are_the_fabric() -> None:
     events = [event(f"gpu-0{i}", "Not responding", state=NodeState.DOWN) for i in (1, 2, 3)]
     got = verdict(ended(JobState.NODE_FAIL, node_events=events))
     assert said(got) == (C.NETWORK_FABRIC, Restart.YES, Exclude.HOLD, ())
+    assert said(verdict(ended(node_events=events)))[2] is Exclude.HOLD
+    six = tuple(f"gpu-0{i}" for i in range(1, 7))
+    assert verdict(ended(JobState.NODE_FAIL, nodes=six, node_events=events)).exclude is Exclude.HOLD
+    seven = (*six, "gpu-07")
+    assert verdict(ended(JobState.NODE_FAIL, nodes=seven, node_events=events)).nodes == ("gpu-01", "gpu-02", "gpu-03")
+    assert verdict(ended(JobState.NODE_FAIL, node_events=events[:2])).nodes == ("gpu-01", "gpu-02")
+
+
+def test_the_event_that_names_the_node_is_the_first_failure() -> None:
+    lines = read([LIMIT.replace("TIME LIMIT", "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")])
+    got = verdict(ended(JobState.NODE_FAIL, signals=lines, node_events=[event("gpu-03", "Not responding")]))
+    assert got.first_failure is not None
+    assert (got.first_failure.source, got.first_failure.node, got.nodes) == ("node", "gpu-03", ("gpu-03",))
+    unnamed = verdict(ended(JobState.NODE_FAIL, signals=lines))
+    assert unnamed.first_failure is not None
+    assert (unnamed.first_failure.rule, unnamed.nodes) == ("slurm.node_failure", ())
+    assert unnamed.confidence < got.confidence
 
 
 def test_a_dead_gpu_explains_the_node_that_went_down() -> None:
@@ -268,9 +333,25 @@ def test_an_unknown_exception_after_a_lost_peer_tells_of_that() -> None:
     assert got.failure_class is C.NETWORK_FABRIC
 
 
+def test_an_unknown_exception_before_a_lost_peer_is_the_cause() -> None:
+    got = verdict(ended(signals=read([*traceback("mylib.ShardError: gone"), REMOTE]), samples=samples(3)))
+    assert got.failure_class is C.USER_CODE
+    elsewhere = (*read([REMOTE], file="a.log"), *read(traceback("mylib.ShardError: gone"), file="b.log"))
+    assert verdict(ended(signals=elsewhere, samples=samples(3))).failure_class is C.USER_CODE
+
+
+def test_a_known_exception_after_a_lost_peer_is_still_a_cause() -> None:
+    got = verdict(ended(signals=read([REMOTE, *traceback("KeyError: 'a'")]), samples=samples(3)))
+    assert got.failure_class is C.USER_CODE
+
+
 def test_an_exception_without_a_traceback_may_be_a_message() -> None:
     assert verdict(ended(signals=read(["KeyError: 'a'"]))).confidence < 0.7
     assert verdict(ended(signals=read(traceback("KeyError: 'a'")))).confidence >= 0.9
+    assert verdict(ended(signals=read(["KeyError: 'a'", *traceback("mylib.Oops")]))).confidence < 0.7
+    other = (*read(traceback("mylib.Oops"), file="a.log"), *read(["x", "x", "x", "x", "KeyError: 'a'"], file="b.log"))
+    assert verdict(ended(signals=other)).confidence < 0.7
+    assert verdict(ended(signals=read([ECC]))).confidence > 0.9
 
 
 def test_a_traceback_with_an_unknown_end_is_the_codes() -> None:
@@ -282,6 +363,9 @@ def test_a_traceback_with_an_unknown_end_is_the_codes() -> None:
 def test_the_same_fault_on_many_nodes_excludes_none() -> None:
     events = [event(f"gpu-0{i}", "NVRM: Xid (PCI:0000:1b:00): 119, pid=1, Timeout") for i in (1, 2, 3)]
     assert said(verdict(ended(node_events=events)))[:3] == (C.GPU_HARDWARE, Restart.YES, Exclude.HOLD)
+    contained = [event(f"gpu-0{i}", "NVRM: Xid (PCI:0000:1b:00): 94, pid=1, Contained") for i in (1, 2, 3)]
+    assert said(verdict(ended(node_events=contained)))[2] is Exclude.IF_REPEATED
+    assert said(verdict(ended(node_events=events[:2])))[2:] == (Exclude.NODES, ("gpu-01",))
     port = "{}:1:2 [0] NCCL WARN NET/IB : mlx5_0:1 Got async event : port error"
     one = ended(signals=read([port.format("gpu-02")]), samples=samples(3))
     assert said(verdict(one)) == (C.NETWORK_FABRIC, Restart.YES, Exclude.NODES, ("gpu-02",))

@@ -81,9 +81,30 @@ def test_checkpoints_that_it_made_itself_do_not_accuse_it() -> None:
     assert healthy(facts).failure_class is C.NOT_A_FAILURE
 
 
+def test_the_saves_of_an_appended_log_tell_what_was_lost() -> None:
+    saved = mark(SignalKind.SAVE_DURABLE, 1, step=800)
+    fresh = attempt(samples=samples(5), signals=(saved, mark(SignalKind.FRESH_START, 2)))
+    assert "the checkpoint of step 800" in healthy(fresh).reason
+    assert (
+        healthy(attempt(samples=samples(5), signals=(mark(SignalKind.FRESH_START, 2),))).failure_class
+        is C.NOT_A_FAILURE
+    )
+    assert (
+        healthy(attempt(signals=(mark(SignalKind.FRESH_START, 2),), checkpoints=checkpoints(9))).failure_class
+        is C.NOT_A_FAILURE
+    )
+
+
+def test_a_checkpoint_at_the_very_step_is_no_accusation() -> None:
+    facts = attempt(samples=samples(5), signals=(mark(SignalKind.FRESH_START, 1),), checkpoints=checkpoints(50))
+    assert healthy(facts).failure_class is C.NOT_A_FAILURE
+
+
 def test_a_vanished_loss_is_an_alarm() -> None:
     reports = [*samples(9), *samples(3, first_step=100, every_s=1000, loss=None)]
     assert said(healthy(attempt(samples=reports)))[:2] == (C.NUMERICS, Restart.AFTER_CHANGE)
     assert healthy(attempt(samples=samples(12, loss=None))).failure_class is C.NOT_A_FAILURE
+    few = [*samples(3), *samples(3, first_step=100, every_s=1000, loss=None)]
+    assert healthy(attempt(samples=few)).failure_class is C.NUMERICS
     nan = [*samples(9), *samples(3, first_step=100, every_s=1000, loss=float("nan"))]
     assert healthy(attempt(samples=nan)).failure_class is C.NUMERICS
