@@ -241,6 +241,7 @@ def _layout(data: RunData, colour: dict[str, str], panels: list[str]) -> dict[st
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "margin": {"l": 64, "r": 16, "t": 4, "b": 72},
+        "separators": f".{wording.THIN}",
         "hovermode": "x unified",
         "hoversubplots": "axis",
         "hoverlabel": {

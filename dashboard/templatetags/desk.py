@@ -193,11 +193,17 @@ _VERBS = {
 }
 
 
+_CALLS = {"action.call_begun.": "Call begun", "action.call_ended.": "Call ended"}
+
+
 @register.filter
 def verb_words(event: Event) -> str:
     """What an event did: a state's own word for a change of state, else the verb with its dots and dashes opened."""
     if event.verb in _VERBS:
         return _VERBS[event.verb]
+    for prefix, said in _CALLS.items():
+        if event.verb.startswith(prefix):
+            return f"{said}: {event.verb.removeprefix(prefix).replace('_', ' ')}"
     table, _, rest = event.verb.partition(".")
     words_of = TABLES.get(table, {}).get(event.new)
     if words_of is not None and rest == event.new:

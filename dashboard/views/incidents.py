@@ -87,12 +87,22 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         "on": f"incident-{pk}",
         "decide_version": decide_version(found),
         "waits": waits,
+        "box_title": box_title(found),
         "expired": waits and found.case.expired(request.now),
         "may_decide": may_decide,
         "approvers": people_with(Role.APPROVER, Role.ADMIN) if waits and not may_decide else [],
         "close_form": CloseForm(),
         "place": "incidents",
     }
+
+
+def box_title(found: cases.IncidentPage) -> str:
+    """What the box is about: something to decide, what was done, or what we would do."""
+    if found.case.state is IncidentState.AWAITING_DECISION:
+        return "Decide"
+    if found.case.action is not None:
+        return "What was done"
+    return "What was decided" if found.case.decision is not None else "What is proposed"
 
 
 def decide_version(found: cases.IncidentPage) -> str:

@@ -52,9 +52,9 @@
       figure.layout.xaxis.title = { text: "time (" + zone + ")", font: { size: 11 }, standoff: 2 };
       figure.layout.uirevision = "kept"; // a zoom stays when fresh data comes
       const entries = figure.data.filter((trace) => trace.showlegend !== false).length;
-      const rows = Math.ceil((entries * 132) / (width - 80)); // so many lines the legend takes
-      figure.layout.margin.b = 48 + 20 * rows;
-      if (width < 560) figure.layout.margin.l = 48;
+      const rows = Math.ceil((entries * 150) / (width - 80)); // so many lines the legend takes
+      figure.layout.margin.b = 56 + 20 * rows;
+      if (width < 560) figure.layout.xaxis.title.text = ""; // the dates below the hours take its place
       figure.layout.width = width;
       figure.layout.height = box.clientHeight;
       const old = box.querySelector(":scope > .wait");

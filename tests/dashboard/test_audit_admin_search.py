@@ -19,10 +19,11 @@ Read = Callable[[str], str]
 def test_the_newest_change_comes_first_in_words(read: Read, question: Question) -> None:
     make_event(incident=question.incident, verb="incident.detected", new="detected")
     make_event(incident=question.incident, verb="action.called", subject_kind="action", new="called")
+    make_event(incident=question.incident, verb="action.call_begun.requeue_hold", subject_kind="action")
     make_event(verb="policy.saved", subject_kind="policy", subject_id="3", actor_name="admin")
     make_event(verb="something.quite_new", subject_kind="cluster", subject_id="4", actor_kind="token")
     page = read("/audit/")
-    words = ["Something quite new", "Saved a policy", "Action called", "Detected"]
+    words = ["Something quite new", "Saved a policy", "Call begun: requeue hold", "Action called", "Detected"]
     places = [page.index(word, page.index("<tbody>")) for word in words]
     assert places == sorted(places)
     assert "by token" in page

@@ -157,6 +157,7 @@ def test_the_time_around_an_incident_can_be_had_alone(run: Run) -> None:
     incident = run.incidents.get()
     data = data_of(run, incident_id=incident.pk)
     assert data.start == incident.failed_at - timedelta(minutes=5)
+    assert incident.closed_at is not None
     assert data.end == incident.closed_at + timedelta(minutes=5)
     assert min(sample.at for _, sample in data.samples) >= data.start
 
