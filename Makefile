@@ -8,7 +8,8 @@ PIP := PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # Debian packages behind the suites for real Slurm, accounting, Redis, PostgreSQL and a real browser.
 SYSTEM_PACKAGES := slurm-wlm munge slurmdbd slurm-wlm-mysql-plugin mariadb-server redis-server chromium postgresql
 
-# What touches the database runs on PostgreSQL too; the whole of it runs on SQLite.
+# What touches the database runs on PostgreSQL and on SQLite; the sites of tests/e2e, which take minutes, on
+# PostgreSQL alone, as a real site does.
 POSTGRES_SUITES := tests/pipeline tests/api tests/dashboard
 
 # `make check` judges the settings as a production site would set them.
@@ -28,8 +29,9 @@ demo-slurm: venv ## The same on a real Slurm (Debian packages slurm-wlm and mung
 	@$(DJANGO) demo --slurm
 
 test: dev-venv system-packages ## Run every test; as root on Debian installs the system packages that they need
+	$(PY) -m tests.postgres -m pytest tests/e2e
 	$(PY) -m tests.postgres -m pytest -m "not browser and not slurm and not redis" $(POSTGRES_SUITES)
-	$(PY) -m pytest --cov --cov-report=term:skip-covered
+	$(PY) -m pytest --ignore=tests/e2e --cov --cov-report=term:skip-covered
 
 check: dev-venv ## Lint, types, import contracts, migrations, OpenAPI, production settings
 	$(PY) -m ruff check .
@@ -43,18 +45,23 @@ check: dev-venv ## Lint, types, import contracts, migrations, OpenAPI, productio
 bench: dev-venv ## Measure; prints JSON
 	@$(PY) -m benchmarks
 
+# pip alone says far too much or nothing at all: at a terminal, dots tell that it is at work.
+install = if [ -t 1 ]; then (while :; do printf .; sleep 1; done) & dots=$$!; fi; \
+	$(PIP) $(PY) -m pip install --quiet --require-hashes -r $(1); status=$$?; \
+	[ -z "$$dots" ] || { kill $$dots; echo; }; exit $$status
+
 venv: $(VENV)/.installed ## Make .venv from requirements.lock, by hash
 
 dev-venv: $(VENV)/.installed-dev ## Make .venv from requirements-dev.lock: also tests, lint and types
 
 $(VENV)/.installed: requirements.lock | $(PY)
 	@echo "Installing the locked packages into $(VENV): about a minute, once."
-	@$(PIP) $(PY) -m pip install --require-hashes --progress-bar off -r requirements.lock
+	@$(call install,requirements.lock)
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.lock | $(PY)
 	@echo "Installing the locked packages for development into $(VENV): about two minutes, once."
-	@$(PIP) $(PY) -m pip install --require-hashes --progress-bar off -r requirements-dev.lock
+	@$(call install,requirements-dev.lock)
 	@touch $@ $(VENV)/.installed
 
 # PYTHON=/path/to/python3 chooses another interpreter. Some systems ship Python without the module that puts pip into

@@ -7,53 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page
 
-from recovery.demo import lab_host
 from recovery.demo.lab import SlurmLab
 from recovery.demo.lab_conf import LabError
 from recovery.demo.processes import wait_until
 from recovery.models import Incident
 from recovery.pipeline.report import incident_report
-from tests import daemons, needs
 from tests.e2e.site import Site
 
 PASSWORD = "correct horse battery"
 FIGURES = pytest.StashKey[list[dict[str, Any]]]()
-QUIET = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--no-first-run", "--disable-quic",
-]  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def lab() -> Iterator[SlurmLab]:
-    """Four nodes of eight counted GPUs each, with accounting."""
-    with daemons.short_folder() as folder:
-        folder.chmod(0o755)  # the jobs' user has to get in
-        lab = _first_free(folder / "lab")
-        lab.up()
-        yield lab
-        lab.wipe()
-
-
-def _first_free(root: Path) -> SlurmLab:
-    """A lab on the first range of ports that nobody uses now."""
-    for base_port in range(21000, 31000, 400):
-        lab = SlurmLab(root, base_port=base_port, nodes=4, accounting=True, gpus_per_node=8)
-        if not lab_host.taken_ports(lab.spec):
-            return lab
-    raise AssertionError("no range of 400 free ports")
 
 
 @pytest.fixture
-def site(lab: SlurmLab, transactional_db: None, redis_server: str, tmp_path: Path) -> Iterator[Site]:
+def site(slurm_lab: SlurmLab, transactional_db: None, redis_server: str, tmp_path: Path) -> Iterator[Site]:
     """The product beside the lab, not started yet. After the test the lab is idle again."""
     tmp_path.chmod(0o755)
-    site = Site(lab=lab, folder=tmp_path, redis_url=redis_server)
+    site = Site(lab=slurm_lab, folder=tmp_path, redis_url=redis_server)
     yield site
     site.stop()
-    _tidy(lab)
+    _tidy(slurm_lab)
 
 
 def _tidy(lab: SlurmLab) -> None:
@@ -64,16 +38,6 @@ def _tidy(lab: SlurmLab) -> None:
             lab.start_node(name)
     idle = wait_until(lambda: set(lab.run("sinfo", "-h", "-o", "%T").split()) == {"idle"}, timeout_s=30)
     assert idle, lab.run("sinfo")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
-        # Playwright's event loop runs in this thread; the ORM calls between its calls are not made from within it.
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        browser = playwright.chromium.launch(executable_path=needs.browser(), args=QUIET)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

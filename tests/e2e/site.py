@@ -18,6 +18,7 @@ from recovery.models import Action, Attempt, Cluster, Incident, PolicyVersion, R
 from recovery.slurm.base import AttemptRecord, JobRecord
 from recovery.slurm.cli import CliClient
 from tests import daemons
+from tests.browser import web_daemon
 from tests.daemons import Daemon
 from tests.services import database_url
 
@@ -39,7 +40,6 @@ class Site:
     folder: Path
     redis_url: str
     processes: dict[str, Daemon] = field(default_factory=dict)
-    bin_dir: str = ""
 
     # --- the product --------------------------------------------------------------------------------------------------
     @property
@@ -74,10 +74,7 @@ class Site:
 
     def _web(self) -> Daemon:
         self.port = daemons.free_port()
-        command = [sys.executable, "-m", "uvicorn", "recovery.asgi:application", "--port", str(self.port)]
-        command += ["--timeout-graceful-shutdown", "2", "--lifespan", "off", "--no-access-log"]
-        log = self.folder / "web.log"
-        return Daemon(command, log=log, env=self.env, ready=lambda: daemons.accepts(self.port))
+        return web_daemon(self.folder, port=self.port, env=self.env)
 
     @property
     def url(self) -> str:
