@@ -47,7 +47,7 @@ bench: dev-venv ## Measure; prints JSON
 
 # pip alone says far too much or nothing at all: at a terminal, dots tell that it is at work.
 install = if [ -t 1 ]; then (while :; do printf .; sleep 1; done) & dots=$$!; fi; \
-	$(PIP) $(PY) -m pip install --quiet --require-hashes -r $(1); status=$$?; \
+	$(PIP) $(PY) -m pip install -qq --require-hashes -r $(1); status=$$?; \
 	[ -z "$$dots" ] || { kill $$dots; echo; }; exit $$status
 
 venv: $(VENV)/.installed ## Make .venv from requirements.lock, by hash

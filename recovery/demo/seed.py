@@ -65,8 +65,8 @@ def accounts(store: Path) -> dict[str, str]:
     _keep(store, passwords)
     with transaction.atomic():
         for role in Role:
-            user, _ = User.objects.get_or_create(username=role.value)
-            if not user.check_password(passwords[role.value]):
+            user, is_new = User.objects.get_or_create(username=role.value)
+            if is_new or not user.check_password(passwords[role.value]):  # either takes a good part of a second
                 user.set_password(passwords[role.value])
                 user.save(update_fields=["password"])
             Membership.objects.get_or_create(user=user, defaults={"role": role})
