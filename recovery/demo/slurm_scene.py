@@ -89,8 +89,12 @@ class RealSlurm:
             self._is_over = True
 
     def down(self) -> None:
-        if self._lab is not None:
-            self._lab.down()
+        """Raises SceneError."""
+        try:
+            if self._lab is not None:
+                self._lab.down()
+        except LabError as error:
+            raise SceneError(str(error)) from error
 
     def _find_lab(self) -> SlurmLab:
         """The lab of an earlier start, on the ports that it had, or a new one."""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from recovery.demo import slurm_scene
+from recovery.demo import lab_host, slurm_scene
 from recovery.demo.lab import SlurmLab
 from recovery.demo.processes import wait_until
+from recovery.demo.scenes import SceneError
 from recovery.demo.slurm_scene import RealSlurm, lab_folder, newest_step, node_of
 from tests.daemons import short_folder
 
@@ -42,6 +43,12 @@ def test_a_run_goes_on_from_what_its_tracker_file_names(tmp_path: Path, text: st
     if text is not None:
         (tmp_path / "latest_checkpointed_iteration.txt").write_text(text)
     assert newest_step(tmp_path) == step
+
+
+def test_a_machine_without_slurm_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab_host, "SEARCH_PATH", "/nowhere")
+    with pytest.raises(SceneError, match="apt-get install"):
+        RealSlurm(tmp_path).up(lambda _: None)
 
 
 @pytest.mark.slurm
