@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -251,6 +250,17 @@ def test_many_nodes_lost_together_are_the_fabric() -> None:
     assert verdict(ended(JobState.NODE_FAIL, node_events=events[:2])).nodes == ("gpu-01", "gpu-02")
 
 
+def test_all_nodes_that_are_down_are_excluded_though_the_job_only_failed() -> None:
+    events = [event(f"gpu-0{i}", "Not responding", state=NodeState.DOWN) for i in (1, 2)]
+    assert said(verdict(ended(node_events=events))) == (C.NODE_FAULT, Restart.YES, Exclude.NODES, ("gpu-01", "gpu-02"))
+
+
+def test_a_node_with_another_fault_is_not_a_lost_one() -> None:
+    warn = "gpu-01:1:2 [0] NCCL WARN Cuda failure 'uncorrectable ECC error encountered'"
+    lost = [event("gpu-03", "Not responding", state=NodeState.DOWN)]
+    assert verdict(ended(JobState.NODE_FAIL, signals=read([warn]), node_events=lost)).nodes == ("gpu-03",)
+
+
 def test_the_event_that_names_the_node_is_the_first_failure() -> None:
     lines = read([LIMIT.replace("TIME LIMIT", "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")])
     got = verdict(ended(JobState.NODE_FAIL, signals=lines, node_events=[event("gpu-03", "Not responding")]))
@@ -289,6 +299,15 @@ def test_what_slurm_has_requeued_is_left_alone_and_keeps_its_class(state: JobSta
 
 def test_a_requeue_without_a_fault_is_no_failure() -> None:
     assert said(verdict(ended(JobState.REQUEUED, exit_code=0)))[:2] == (C.NOT_A_FAILURE, Restart.NO)
+
+
+def test_a_requeue_in_the_log_counts_where_there_is_no_record() -> None:
+    line = LIMIT.replace("TIME LIMIT", "JOB REQUEUE")
+    assert said(verdict(ended(JobState.UNKNOWN, exit_code=None, signals=read([line]))))[:2] == (
+        C.NOT_A_FAILURE,
+        Restart.NO,
+    )
+    assert verdict(ended(signals=read([line]))).failure_class is C.UNKNOWN
 
 
 def test_a_requeued_attempt_tells_its_end_by_its_log() -> None:
@@ -371,56 +390,3 @@ def test_the_same_fault_on_many_nodes_excludes_none() -> None:
     assert said(verdict(one)) == (C.NETWORK_FABRIC, Restart.YES, Exclude.NODES, ("gpu-02",))
     two = ended(signals=read([port.format("gpu-02"), port.format("gpu-03")]), samples=samples(3))
     assert said(verdict(two))[2:] == (Exclude.HOLD, ())
-
-
-# --- exit codes -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"exit_code": 1}, (C.UNKNOWN, Restart.ONCE, Exclude.NONE)),
-        ({"exit_code": 0, "exit_signal": 11}, (C.USER_CODE, Restart.ONCE, Exclude.IF_REPEATED)),
-        ({"exit_code": 139}, (C.USER_CODE, Restart.ONCE, Exclude.IF_REPEATED)),
-        ({"exit_code": 1, "step_exit_codes": (139,)}, (C.USER_CODE, Restart.ONCE, Exclude.IF_REPEATED)),
-        ({"exit_code": 137}, (C.UNKNOWN, Restart.ONCE, Exclude.NONE)),
-        ({"exit_code": 127}, (C.LAUNCH_CONFIG, Restart.AFTER_CHANGE, Exclude.NONE)),
-        ({"exit_code": 126}, (C.LAUNCH_CONFIG, Restart.AFTER_CHANGE, Exclude.NONE)),
-        ({"exit_code": 0, "state_reason": "NodeDown"}, (C.NODE_FAULT, Restart.YES, Exclude.IF_REPEATED)),
-        ({"state_reason": "JobLaunchFailure"}, (C.SCHEDULER_LAUNCH, Restart.ONCE, Exclude.IF_REPEATED)),
-        # Slurm 22.05 gives this reason for a batch shell that was killed by a signal: it misleads
-        ({"exit_signal": 11, "state_reason": "JobLaunchFailure"}, (C.USER_CODE, Restart.ONCE, Exclude.IF_REPEATED)),
-        ({"exit_code": None}, (C.UNKNOWN, Restart.ONCE, Exclude.NONE)),
-    ],
-)  # fmt: skip
-def test_a_bare_exit_status_is_judged_honestly(fields: dict[str, Any], expected: tuple[object, ...]) -> None:
-    got = verdict(ended(**fields))
-    assert said(got)[:3] == expected
-    assert got.confidence < 0.9
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"exit_code": 137}, "A process was killed (SIGKILL)"),
-        ({"exit_code": 128}, "ended with exit code 128"),
-        ({"exit_code": 129}, "ended with signal 1"),
-        ({"exit_code": 159}, "ended with signal 31"),
-        ({"exit_code": 160}, "ended with exit code 160"),
-        ({"exit_code": 255}, "ended with exit code 255"),
-        ({"exit_code": 0}, "ended with no exit code"),
-        ({"exit_code": None, "state": JobState.UNKNOWN}, "Nothing that was read says how the job ended."),
-        ({"exit_code": 1, "state": JobState.UNKNOWN}, "ended with exit code 1"),
-    ],
-)
-def test_an_unknown_end_is_told_as_far_as_it_is_known(fields: dict[str, Any], words: str) -> None:
-    got = verdict(ended(**fields))
-    assert got.failure_class is C.UNKNOWN
-    assert words in got.reason
-
-
-def test_an_unreadable_log_is_said_and_lowers_the_confidence() -> None:
-    got = verdict(ended(blind_reason="The log /x can't be read: permission denied."))
-    assert "permission denied" in got.coverage["job log"]
-    assert "could not be read" in got.reason
-    assert got.confidence < 0.3
