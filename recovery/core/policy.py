@@ -30,6 +30,7 @@ from recovery.core.types import (
 )
 
 DEFAULT_MAX_RESTARTS = 3
+DEFAULT = "default"  # what decides where no rule matches; no rule may be called so
 
 # A fresh installation observes: automation is earned.
 DEFAULT_RULES: dict[str, Any] = {
@@ -65,7 +66,7 @@ class Load:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ruling:
     mode: Mode
-    rule: str  # name of the rule that decided, "default" where none did
+    rule: str  # name of the rule that decided, or DEFAULT
     reason: str  # shown: which rule, and what lowered it
 
 
@@ -87,26 +88,22 @@ def rule_on(
     A job's comment can ask for less, never for more. Nothing here can raise the mode.
     """
     rule = _deciding(rules, diagnosis.failure_class)
-    mode, name = Mode(rule["mode"]), str(rule.get("name", "default"))
-    reason = (
-        f"Rule {name} says {mode} for {diagnosis.failure_class}"
-        if "name" in rule
-        else f"No rule matches {diagnosis.failure_class}; the default is {mode}"
-    )
+    mode, name, reason = Mode(rule["mode"]), str(rule.get("name", DEFAULT)), _said(rule, diagnosis.failure_class)
     if proposal.action is ActionKind.NOTHING:
-        return Ruling(mode=lower(mode, Mode.OBSERVE), rule=name, reason=f"{reason}; nothing is proposed.")
-    if comment_mode is not None and _ORDER[comment_mode] < _ORDER[mode]:
+        return Ruling(mode=Mode.OBSERVE, rule=name, reason=f"{reason}; nothing is proposed.")
+    if comment_mode is not None and lower(comment_mode, mode) is not mode:
         mode, reason = comment_mode, f"{reason}; the job's comment asks for {comment_mode} only"
-    if mode is Mode.AUTO:
-        allowed = int(rule.get("max_restarts", DEFAULT_MAX_RESTARTS))
-        if comment_max_restarts is not None:
-            allowed = min(allowed, max(0, comment_max_restarts))
-        spent = budget.stop_reason(
-            history, failed_step=failed_step, max_restarts=allowed, now=now, log_interval=log_interval
-        )
-        why = spent or _not_automatic(diagnosis, proposal) or _breaker(rules["breaker"], proposal, load)
-        if why:
-            return Ruling(mode=Mode.APPROVE, rule=name, reason=f"{reason}; a person must approve: {why}")
+    if mode is not Mode.AUTO:
+        return Ruling(mode=mode, rule=name, reason=f"{reason}.")
+    spent = budget.stop_reason(
+        history,
+        failed_step=failed_step,
+        max_restarts=_allowed_restarts(rule, comment_max_restarts),
+        now=now,
+        log_interval=log_interval,
+    )
+    if why := spent or _not_automatic(diagnosis, proposal) or _breaker(rules["breaker"], proposal, load):
+        return Ruling(mode=Mode.APPROVE, rule=name, reason=f"{reason}; a person must approve: {why}")
     return Ruling(mode=mode, rule=name, reason=f"{reason}.")
 
 
@@ -120,6 +117,18 @@ def _deciding(rules: dict[str, Any], failure_class: FailureClass) -> dict[str, A
         if rule["classes"] == "*" or failure_class in rule["classes"]:
             return dict(rule)
     return dict(rules["default"])
+
+
+def _said(rule: dict[str, Any], failure_class: FailureClass) -> str:
+    if "name" in rule:
+        return f"Rule {rule['name']} says {rule['mode']} for {failure_class}"
+    return f"No rule matches {failure_class}; the default is {rule['mode']}"
+
+
+def _allowed_restarts(rule: dict[str, Any], asked: int | None) -> int:
+    """The rule's budget, or what the job's comment asks for where that is less."""
+    allowed = int(rule.get("max_restarts", DEFAULT_MAX_RESTARTS))
+    return allowed if asked is None else min(allowed, max(0, asked))
 
 
 def _not_automatic(diagnosis: Diagnosis, proposal: Proposal) -> str:
@@ -202,7 +211,7 @@ def _check_list(rules: object) -> list[str]:
 def _check_rule(rule: dict[Any, Any], where: str) -> list[str]:
     errors = [f"{where}.{key}: no such field; remove it." for key in sorted(map(str, set(rule) - _RULE))]
     name = rule.get("name")
-    if not isinstance(name, str) or not name.strip() or len(name) > 100 or name == "default":
+    if not isinstance(name, str) or not name.strip() or len(name) > 100 or name == DEFAULT:
         errors.append(f"{where}.name: must be a text of 1 to 100 characters other than default.")
     errors += _check_mode(rule.get("mode"), f"{where}.mode")
     classes = rule.get("classes")
