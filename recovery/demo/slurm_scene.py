@@ -106,7 +106,7 @@ class RealSlurm:
 
     def _submit(self, lab: SlurmLab, team: Team) -> bool:
         """Submit the team's job, unless it is there still because an earlier start was killed."""
-        if team.name in lab.run("squeue", "-h", "-o", "%j").split():
+        if team.name in lab.run("squeue", "-h", "-t", "PENDING,RUNNING", "-o", "%j").split():
             return False
         checkpoints, logs = self._folder / "ckpt" / team.name, self._folder / "logs"
         for folder in (checkpoints, logs):
