@@ -43,18 +43,26 @@ def page(permission: Permission = Permission.VIEW) -> Callable[[View], View]:
             desk = cast(DeskRequest, request)
             desk.now = timezone.now()
             desk.actor = actor_for(request.user)
-            try:
-                require(desk.actor, permission)
-                return view(desk, *args, **kwargs)
-            except Forbidden as refusal:
-                return errors.forbidden(desk, refusal)
-            except Http404 as missing:
-                # here and not by Django's handler: with DEBUG that one shows its own page, outside the shell
-                return errors.not_found(desk, missing)
+            response = _answer(view, desk, permission, *args, **kwargs)
+            response.headers.setdefault("Cache-Control", "no-store")  # nothing is left behind after the log-out
+            return response
 
         return wrapped
 
     return decorate
+
+
+def _answer(
+    view: View, request: DeskRequest, permission: Permission, *args: object, **kwargs: object
+) -> HttpResponseBase:
+    try:
+        require(request.actor, permission)
+        return view(request, *args, **kwargs)
+    except Forbidden as refusal:
+        return errors.forbidden(request, refusal)
+    except Http404 as missing:
+        # here and not by Django's handler: with DEBUG that one shows its own page, outside the shell
+        return errors.not_found(request, missing)
 
 
 def _log_in(request: HttpRequest) -> HttpResponse:

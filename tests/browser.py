@@ -11,7 +11,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests import daemons, needs
 from tests.daemons import Daemon
@@ -28,6 +28,7 @@ FLAGS = [
     "--no-first-run",
     "--disable-quic",
 ]
+PATIENCE_MS = 20_000  # of every wait for something to appear: a busy machine is slow, not wrong
 WIDE, PHONE = (1440, 900), (360, 780)
 
 
@@ -37,6 +38,7 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
         # Playwright's event loop belongs to this thread from now on; the tests' own queries are not made within it
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        expect.set_options(timeout=PATIENCE_MS)
         browser = playwright.chromium.launch(executable_path=needs.browser(), args=FLAGS)
         yield browser
         browser.close()
@@ -105,7 +107,7 @@ class Visitor:
             timezone_id=zone,
             reduced_motion="reduce",
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(PATIENCE_MS)
         if user is not None:
             context.add_cookies([{"name": "sessionid", "value": session_of(user), "url": self.url}])
         page = context.new_page()

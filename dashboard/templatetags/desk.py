@@ -126,9 +126,11 @@ def since(at: datetime | None) -> SafeString:
 
 @register.simple_tag
 def until(at: datetime | None) -> SafeString:
-    """How long until then: "in 4 m", or "4 m overdue"."""
+    """How long until then: "in 4 m", or "4 m ago (overdue)"."""
     left = -_seconds(at)
-    return _time(at, "until", f"in {wording.duration(left)}" if left >= 0 else f"{wording.duration(-left)} overdue")
+    return _time(
+        at, "until", f"in {wording.duration(left)}" if left >= 0 else f"{wording.duration(-left)} ago (overdue)"
+    )
 
 
 def _seconds(at: datetime | None) -> float:

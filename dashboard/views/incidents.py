@@ -13,7 +13,7 @@ from dashboard.forms import CloseForm
 from dashboard.page import DeskRequest, chosen_cluster, page, respond
 from dashboard.reads import cases
 from dashboard.reads.evidence import Surroundings, surroundings_of
-from dashboard.reads.shell import people_with
+from dashboard.reads.shell import Picture, people_with, picture_of
 from recovery.access import Permission
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import FailureClass
@@ -76,6 +76,7 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         found = cases.incident_page(pk, now=request.now)
     except NotFound as missing:
         raise Http404(str(missing)) from missing
+    picture = picture_of(found.incident.run.cluster, now=request.now)
     waits = found.case.state is IncidentState.AWAITING_DECISION
     may_decide = request.actor.can(Permission.DECIDE)
     return {
@@ -85,7 +86,8 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         "decision": found.case.decision,
         "action": found.case.action,
         "on": f"incident-{pk}",
-        "decide_version": decide_version(found),
+        "picture": picture,
+        "decide_version": decide_version(found, picture),
         "waits": waits,
         "box_title": box_title(found),
         "expired": waits and found.case.expired(request.now),
@@ -105,10 +107,10 @@ def box_title(found: cases.IncidentPage) -> str:
     return "What was decided" if found.case.decision is not None else "What is proposed"
 
 
-def decide_version(found: cases.IncidentPage) -> str:
+def decide_version(found: cases.IncidentPage, picture: Picture) -> str:
     """Changes whenever the decide box would read differently."""
     case = found.case
-    parts = [case.incident.state, found.checkpoint.state if found.checkpoint else ""]
+    parts = [case.incident.state, picture.state, found.checkpoint.state if found.checkpoint else ""]
     parts.append(str(case.recommendation.pk) if case.recommendation else "")
     if case.action is not None:
         parts += [case.action.state, str(len(case.action.calls)), case.action.detail]

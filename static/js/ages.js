@@ -32,7 +32,7 @@
     clock: clock,
     age: (at, now) => duration((now - at) / 1000) + " ago",
     since: (at, now) => duration((now - at) / 1000),
-    until: (at, now) => (at >= now ? "in " + duration((at - now) / 1000) : duration((now - at) / 1000) + " overdue"),
+    until: (at, now) => (at >= now ? "in " + duration((at - now) / 1000) : duration((now - at) / 1000) + " ago (overdue)"),
   };
 
   function utc(at) {

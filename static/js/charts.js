@@ -39,7 +39,11 @@
 
   async function draw(box) {
     const width = Math.round(box.clientWidth);
-    if (!width || box.dataset.busy) return;
+    if (!width) return;
+    if (box.dataset.busy) { // what is being drawn may be of the old theme or size: once more afterwards
+      box.dataset.busy = "again";
+      return;
+    }
     box.dataset.busy = "yes";
     try {
       const url = new URL(box.dataset.chart, location.href);
@@ -65,7 +69,9 @@
       box.dataset.state = box.dataset.state === "drawn" ? "drawn" : "failed";
       if (box.dataset.state === "failed") say(box, "The chart could not be drawn: " + error.message + ". The figures are in the table.");
     } finally {
+      const again = box.dataset.busy === "again";
       delete box.dataset.busy;
+      if (again) draw(box);
     }
   }
 

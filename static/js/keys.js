@@ -42,6 +42,7 @@
     j: () => move(1),
     k: () => move(-1),
     a: () => openForm("approve"),
+    c: () => openForm("approve"), // a comment goes with the approval
     x: () => openForm("reject"),
   };
 

@@ -233,7 +233,7 @@ def test_the_keyboard_goes_finds_moves_and_opens(visit: Visitor, viewer: User, q
     for key, path in [("i", "/incidents/"), ("r", "/runs/"), ("n", "/nodes/"), ("p", "/policies/"), ("o", "/")]:
         page.keyboard.press("g")
         page.keyboard.press(key)
-        page.wait_for_url(f"**{path}")
+        page.wait_for_url(visit.url + path)
     page.keyboard.press("/")
     expect(page.locator("#search")).to_be_focused()
     page.keyboard.type("gi?")  # typed, not obeyed
@@ -244,7 +244,7 @@ def test_the_keyboard_goes_finds_moves_and_opens(visit: Visitor, viewer: User, q
     page.keyboard.press("Escape")
     page.keyboard.press("g")
     page.keyboard.press("i")
-    page.wait_for_url("**/incidents/")
+    page.wait_for_url(f"{visit.url}/incidents/")
     page.keyboard.press("j")
     expect(page.locator("tr.selected")).to_have_count(1)
     page.keyboard.press("Enter")

@@ -145,7 +145,7 @@ def test_polling_takes_over_where_the_stream_can_not_be_had(visit: Visitor, view
     page.route("**/live/*", lambda route: route.abort())
     page.goto(question.page)
     tell(question.incident, "heard by polling")
-    expect(page.locator("#events")).to_contain_text("heard by polling", timeout=15_000)
+    expect(page.locator("#events")).to_contain_text("heard by polling")
 
 
 def test_a_server_that_is_gone_is_said_and_what_was_seen_stays(

@@ -125,6 +125,13 @@ def test_nothing_is_decided_on_a_stale_picture(as_approver: Client, question: Qu
     assert "too old to act on" in box
 
 
+def test_a_stale_picture_is_said_before_anybody_presses(as_approver: Client, question: Question) -> None:
+    assert "is not live" not in text_of(as_approver.get(question.page))
+    Cluster.objects.update(error="squeue: no answer within 10 s")
+    page = text_of(as_approver.get(question.page))
+    assert "A decision is refused until Slurm answers again. squeue: no answer within 10 s" in page
+
+
 def test_a_viewer_reads_everything_and_learns_who_decides(as_viewer: Client, question: Question) -> None:
     page = text_of(as_viewer.get(question.page))
     assert "scontrol release" in page

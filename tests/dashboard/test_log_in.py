@@ -55,3 +55,9 @@ def test_logging_out_needs_a_press_and_ends_the_session(client: Client, somebody
 def test_who_is_logged_in_already_is_not_asked_again(client: Client, somebody: User) -> None:
     client.force_login(somebody)
     assert client.get("/login/").headers["Location"] == "/"
+
+
+def test_no_page_is_left_in_the_browser_after_the_log_out(client: Client, somebody: User) -> None:
+    client.force_login(somebody)
+    for path in ("/", "/audit/", "/search/", "/incidents/999/"):
+        assert client.get(path).headers["Cache-Control"] == "no-store"

@@ -188,6 +188,16 @@ def test_nodes_filter_by_state_and_name(read: Read) -> None:
     assert "gpu-01<" in read("/nodes/?state=nonsense")
 
 
+@pytest.mark.parametrize("path", ["/nodes/", "/runs/?show=all"])
+def test_what_was_seen_long_ago_stays_and_is_marked(path: str, read: Read) -> None:
+    cluster = make_cluster(name="alpha", error="squeue: no answer within 10 s")
+    make_node(cluster=cluster, name="gpu-01")
+    make_run(cluster=cluster, name="esm-3b")
+    page = read(path)
+    assert "What is shown of <strong>alpha</strong> was seen" in page
+    assert "gpu-01" in page or "esm-3b" in page
+
+
 def test_without_nodes_the_page_says_how_to_find_out_why(read: Read) -> None:
     assert "python manage.py doctor" in read("/nodes/")
 
