@@ -25,8 +25,10 @@ def duration(seconds: float) -> str:
     return " ".join(parts)
 
 
-def steps(number: int) -> str:
-    """A step or a number of steps: "18 400"."""
+def steps(number: int | None) -> str:
+    """A step or a number of steps: "18 400"; "unknown" where none was seen."""
+    if number is None:
+        return "unknown"
     return f"{number:,}".replace(",", "\u2009")
 
 

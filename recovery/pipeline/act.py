@@ -18,6 +18,7 @@ from recovery import audit
 from recovery.access import SYSTEM
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.plan import Intent, Next, Seen, Step, next_step
+from recovery.core.speech import steps
 from recovery.core.types import ActionKind, JobState
 from recovery.models import Action, Incident
 from recovery.pipeline.decide import acts_automatically, is_paused
@@ -94,7 +95,9 @@ def _veto(action: Action, record: JobRecord, *, now: datetime) -> Next | None:
         return Next(step=Step.REFUSE, reason=f"Nothing was done: automation is paused ({cluster.paused_reason}).")
     moved = attempt.last_step is not None and attempt.last_step > (incident.failed_step or -1)
     if record.state is JobState.RUNNING and moved:
-        return Next(step=Step.REFUSE, reason=f"Nothing was done: the job moves again, at step {attempt.last_step}.")
+        return Next(
+            step=Step.REFUSE, reason=f"Nothing was done: the job moves again, at step {steps(attempt.last_step)}."
+        )
     return None
 
 

@@ -25,7 +25,7 @@ def diagnose_incident(incident: Incident, *, now: datetime) -> Diagnosis | None:
     if attempt.ended_at is not None and unread and now - incident.detected_at < LOG_WAIT:
         return None
     verdict = _verdict(incident, now=now)
-    headline = f"{incident.run.name} {VERB[FindingKind(incident.kind)]}: {_lower_first(verdict.reason)}"
+    headline = f"{incident.run.name} {VERB[FindingKind(incident.kind)]}: {_fact(verdict.reason)}"
     advance(
         incident, IncidentState.DIAGNOSED, now=now, why=verdict.reason,
         failure_class=verdict.failure_class, restart=verdict.restart, exclude=verdict.exclude,
@@ -65,6 +65,8 @@ def _finding(incident: Incident, facts: AttemptFacts) -> Finding:
     return Finding(kind=FindingKind(row.kind), since=row.since, reason=row.reason, confidence=row.confidence)
 
 
-def _lower_first(sentence: str) -> str:
-    """For use after a colon; names in capitals (GPU, NCCL) stay as they are."""
-    return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
+def _fact(reason: str) -> str:
+    """What happened, without the advice that follows it, for use behind a colon; GPU and n2 stay as they are."""
+    first, stop, _ = reason.partition(". ")
+    plain = first[1:2].islower() or first[1:2] == " "
+    return (first[:1].lower() + first[1:] if plain else first) + ("." if stop else "")

@@ -18,6 +18,7 @@ from django.db import transaction
 from recovery import audit
 from recovery.access import SYSTEM
 from recovery.core.lifecycle import IncidentState
+from recovery.core.speech import steps
 from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
 from recovery.models import Attempt, Cluster, Incident, Recommendation
 from recovery.models.leased import Leased
@@ -203,7 +204,7 @@ def _watch(incident: Incident, *, now: datetime) -> None:
             incident, IncidentState.RESTORING, now=now, why=why, resolved_by_others=True, acted_at=follower.started_at
         )
     elif _moves_again(incident, attempt):
-        why = f"The job moves again: step {attempt.last_step} was seen."
+        why = f"The job moves again: step {steps(attempt.last_step)} was seen."
         decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)
     elif incident.kind == FindingKind.SLOWDOWN and close_slowdown(incident, now=now):
         return

@@ -13,6 +13,7 @@ from django.db.models import Q
 
 from recovery.core.detectors.slowdown import pace_is_back
 from recovery.core.lifecycle import IncidentState
+from recovery.core.speech import steps
 from recovery.core.types import CheckpointState, JobState, Outcome
 from recovery.core.verify import Restore, RestoreVerdict, judge_restore
 from recovery.models import Attempt, Checkpoint, Incident
@@ -108,10 +109,10 @@ def _check_restore(incident: Incident, attempt: Attempt, *, now: datetime) -> No
 def _alarm(restore: Restore, expected: int | None) -> str:
     if restore.verdict is RestoreVerdict.FROM_SCRATCH:
         return (
-            f"Restarted from scratch: step {expected} was expected to be restored. {restore.reason} "
+            f"Restarted from scratch: step {steps(expected)} was expected to be restored. {restore.reason} "
             "Stop the job before it overwrites or rotates away the good checkpoint."
         )
-    return f"Restored an older checkpoint than expected (step {restore.step} instead of {expected}). {restore.reason}"
+    return f"Restored an older checkpoint than expected (step {steps(restore.step)} instead of {steps(expected)}). {restore.reason}"
 
 
 def expected_step(incident: Incident, attempt: Attempt) -> int | None:
@@ -142,7 +143,7 @@ def _still_waiting(incident: Incident, attempt: Attempt, *, now: datetime) -> No
 def _check_checkpoint(incident: Incident, attempt: Attempt, *, now: datetime) -> None:
     found = _next_checkpoint(incident, attempt)
     if found is not None:
-        why = f"Recovered: restored at step {incident.restored_step}, and checkpoint {found.step} is complete."
+        why = f"Recovered: restored at step {steps(incident.restored_step)}, and checkpoint {steps(found.step)} is complete."
         Incident.objects.filter(pk=incident.pk).update(
             checkpoint_at=found.completed_at, next_checkpoint_step=found.step, alarm=""
         )
@@ -151,9 +152,7 @@ def _check_checkpoint(incident: Incident, attempt: Attempt, *, now: datetime) ->
     if _ended_quietly(incident, attempt, now=now):
         return
     if incident.deadline_at is not None and now > incident.deadline_at and not incident.alarm:
-        alarm = (
-            f"The run trains (step {attempt.last_step}) but its next checkpoint is overdue: all work since is at stake."
-        )
+        alarm = f"The run trains (step {steps(attempt.last_step)}) but its next checkpoint is overdue: all work since is at stake."
         Incident.objects.filter(pk=incident.pk).update(alarm=alarm[:500])
 
 
@@ -179,7 +178,7 @@ def _ended_quietly(incident: Incident, attempt: Attempt, *, now: datetime) -> bo
     ):
         went_on = attempt.last_step is not None and attempt.last_step > (incident.failed_step or 0)
         outcome = Outcome.RECOVERED if went_on and incident.restored_at else Outcome.NO_PROGRESS
-        why = f"The job ended as completed at step {attempt.last_step}; no further checkpoint was seen."
+        why = f"The job ended as completed at step {steps(attempt.last_step)}; no further checkpoint was seen."
         close(incident, outcome, why=why, now=now)
         return True
     return False
@@ -208,6 +207,6 @@ def close_slowdown(incident: Incident, *, now: datetime) -> bool:
     found = rows.filter(completed_at__gt=incident.detected_at).order_by("step").first()
     if found is None:
         return False
-    why = f"The pace is back, and checkpoint {found.step} is complete."
+    why = f"The pace is back, and checkpoint {steps(found.step)} is complete."
     close(incident, Outcome.RECOVERED, why=why, now=now)
     return True
