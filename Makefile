@@ -8,10 +8,6 @@ PIP := PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # Debian packages behind the suites for real Slurm, accounting, Redis, PostgreSQL and a real browser.
 SYSTEM_PACKAGES := slurm-wlm munge slurmdbd slurm-wlm-mysql-plugin mariadb-server redis-server chromium postgresql
 
-# What touches the database runs on PostgreSQL and on SQLite; the sites of tests/e2e, which take minutes, on
-# PostgreSQL alone, as a real site does.
-POSTGRES_SUITES := tests/pipeline tests/api tests/dashboard
-
 # `make check` judges the settings as a production site would set them.
 PRODUCTION := RECOVERY_DEBUG=false RECOVERY_DATA_DIR=var/check RECOVERY_ALLOWED_HOSTS=desk.example.org \
 	RECOVERY_SECRET_KEY=0123456789-only-for-this-check-abcdefghijklmnopqrstuvwxyz
@@ -29,9 +25,7 @@ demo-slurm: venv ## The same on a real Slurm (Debian packages slurm-wlm and mung
 	@$(DJANGO) demo --slurm
 
 test: dev-venv system-packages ## Run every test; as root on Debian installs the system packages that they need
-	$(PY) -m tests.postgres -m pytest tests/e2e
-	$(PY) -m tests.postgres -m pytest -m "not browser and not slurm and not redis" $(POSTGRES_SUITES)
-	$(PY) -m pytest --ignore=tests/e2e --cov --cov-report=term:skip-covered
+	@$(PY) -m tests
 
 check: dev-venv ## Lint, types, import contracts, migrations, OpenAPI, production settings
 	$(PY) -m ruff check .
