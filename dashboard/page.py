@@ -78,11 +78,15 @@ def chosen_cluster(request: DeskRequest) -> Cluster | None:
     return Cluster.objects.filter(name=name).first() if name else None
 
 
+def is_part(request: DeskRequest, parts: Sequence[str]) -> bool:
+    """Whether a live region asks for its part of the page."""
+    return bool(request.htmx) and request.GET.get("part", "") in parts
+
+
 def respond(
     request: DeskRequest, name: str, parts: Sequence[str], context: dict[str, Any], *, status: int = 200
 ) -> HttpResponse:
     """The whole page `NAME.html`, or one of its parts `NAME/PART.html` where a live region asks for it."""
-    part = request.GET.get("part", "")
-    if request.htmx and part in parts:
-        return render(request, f"{name}/{part}.html", context, status=status)
+    if is_part(request, parts):
+        return render(request, f"{name}/{request.GET['part']}.html", context, status=status)
     return render(request, f"{name}.html", context, status=status)

@@ -10,7 +10,7 @@ from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET
 
 from dashboard import charts
-from dashboard.page import DeskRequest, chosen_cluster, page, respond
+from dashboard.page import DeskRequest, chosen_cluster, is_part, page, respond
 from dashboard.reads import chart_data
 from dashboard.reads import runs as reads
 from recovery.selectors import NotFound
@@ -45,9 +45,10 @@ def job(request: DeskRequest, pk: int) -> HttpResponse:
 
 def _page(request: DeskRequest, read: Callable[[], reads.RunPage]) -> HttpResponse:
     found = _or_404(read)
-    data = chart_data.read(found.run, job=found.job, width=chart_data.TABLE_ROWS, now=request.now)
     context: dict[str, Any] = {"found": found, "run": found.run, "job": found.job, "place": "runs"}
-    context |= {"title": charts.headline(data), "chart": data}
+    if not is_part(request, PARTS):  # no part shows samples, and a long run has many
+        data = chart_data.read(found.run, job=found.job, width=chart_data.TABLE_ROWS, now=request.now)
+        context |= {"title": charts.headline(data), "chart": data}
     return respond(request, "run", PARTS, context)
 
 

@@ -96,6 +96,13 @@ def test_a_part_asks_nothing_for_the_shell(as_approver: Client, question: Questi
     assert part < whole
 
 
+def test_a_part_of_a_run_reads_no_samples(as_approver: Client, question: Question) -> None:
+    path = f"/runs/{question.incident.run_id}/"
+    with CaptureQueriesContext(connection) as caught:
+        as_approver.get(path, {"part": "head"}, headers=HTMX)
+    assert not [query for query in caught if "recovery_sample" in query["sql"]]
+
+
 def queries(ask: Callable[[], object]) -> int:
     with CaptureQueriesContext(connection) as caught:
         ask()
