@@ -23,8 +23,6 @@ from recovery.core.types import (
     Restart,
 )
 
-EXPIRES_AFTER_S = 12 * 3600.0  # a night; the policy's own value replaces it
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFacts:
@@ -185,6 +183,5 @@ def _proposal(
         steps_at_stake=lost,
         gpu_hours_at_stake=hours,
         gpus_idle=0 if running_well else machines,
-        expires_after_s=EXPIRES_AFTER_S,
         operations=(),
     )

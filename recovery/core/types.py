@@ -344,5 +344,4 @@ class Proposal:
     steps_at_stake: int | None  # work since that checkpoint, already lost
     gpu_hours_at_stake: float | None
     gpus_idle: int  # what waiting costs: this many GPUs (nodes where a cluster counts no GPUs) stand idle
-    expires_after_s: float
     operations: tuple[str, ...]  # the exact scheduler operations, as they will be run

@@ -12,7 +12,7 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.policy import Load, Ruling, rule_on
 from recovery.core.types import ActionKind, DecisionKind, FindingKind, Mode, Outcome, Proposal
 from recovery.models import Action, Cluster, Decision, Incident, Node, PolicyVersion, Recommendation
-from recovery.pipeline.facts import current_rules, past_failures
+from recovery.pipeline.facts import current_rules, log_interval, past_failures
 from recovery.pipeline.recommend import shown_hash, stored_diagnosis
 from recovery.pipeline.transition import LostRace, advance
 from recovery.selectors import current_policy
@@ -64,6 +64,7 @@ def _rule(incident: Incident, recommendation: Recommendation, *, now: datetime) 
         history=past_failures(incident, now=now),
         load=load_of(incident, now=now),
         failed_step=incident.failed_step,
+        log_interval=log_interval(incident.attempt),
         now=now,
     )
     if ruling.mode is Mode.AUTO and now - incident.failed_at > OLD_NEWS:
@@ -103,7 +104,7 @@ def _proposal(row: Recommendation) -> Proposal:
         action=ActionKind(row.action), exclude_nodes=tuple(row.exclude_nodes), headline=row.headline,
         reasons=tuple(row.reasons), restore_step=row.restore_step, restore_path=row.restore_path,
         steps_at_stake=row.steps_at_stake, gpu_hours_at_stake=row.gpu_hours_at_stake, gpus_idle=row.gpus_idle,
-        expires_after_s=(row.expires_at - row.created_at).total_seconds(), operations=tuple(row.operations),
+        operations=tuple(row.operations),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from django.conf import settings
 
 from recovery.core.detectors import Limits
 from recovery.core.policy import DEFAULT_RULES
+from recovery.core.series import typical_stride
 from recovery.core.types import (
     AttemptFacts,
     CheckpointFact,
@@ -105,6 +106,11 @@ def _samples(attempt: Attempt) -> tuple[Sample, ...]:
     )
 
 
+def log_interval(attempt: Attempt) -> int | None:
+    """How many steps lie between two reports of the attempt; None where fewer than two were read."""
+    return typical_stride(_samples(attempt))
+
+
 def _signals(attempt: Attempt) -> tuple[Signal, ...]:
     """Failures first come first: the cause is among the earliest, and the flood comes after it."""
     rows = list(SignalRow.objects.filter(attempt=attempt, kind=SignalKind.FAILURE)[:SIGNALS])
@@ -168,7 +174,7 @@ def past_failures(incident: Incident, *, now: datetime) -> list[PastFailure]:
             step=row.failed_step,
             acted=any(action.called_at is not None for action in row.actions.all()),
             rule=str((row.diagnosis.get("first_failure") or {}).get("rule", "")),
-            nodes=tuple(row.diagnosis.get("nodes", ())),
+            nodes=_suspects(row),
             checkpoint_since=any(
                 at is not None and row.failed_at < at <= incident.failed_at and step > (row.expected_step or -1)
                 for at, step in times
@@ -176,6 +182,12 @@ def past_failures(incident: Incident, *, now: datetime) -> list[PastFailure]:
         )
         for row in rows
     ]
+
+
+def _suspects(incident: Incident) -> tuple[str, ...]:
+    """Nodes that the verdict excluded, and the one on which its first failure was seen."""
+    first = str((incident.diagnosis.get("first_failure") or {}).get("node", ""))
+    return tuple(dict.fromkeys([*incident.diagnosis.get("nodes", ()), *([first] if first else [])]))
 
 
 def as_json(value: Any) -> Any:

@@ -6,7 +6,7 @@ What was read and how far it was read are stored in one transaction: a killed wo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -16,7 +16,7 @@ from django.db import transaction
 from recovery.core.comment import expand_log_pattern
 from recovery.core.logs import LogParser
 from recovery.core.phases import next_phase
-from recovery.core.types import JobState, Phase, Sample, Signal, SignalKind
+from recovery.core.types import JobState, Phase, Signal, SignalKind
 from recovery.models import Attempt, Job, LogFile
 from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
@@ -60,6 +60,7 @@ def ingest_attempt(attempt: Attempt, *, now: datetime, read: ReadLog = read_log)
     if attempt.started_at is None or _successor_started(attempt):
         return IngestOutcome(lines=0, more=False)
     reading = _read_all(attempt, now=now, read=read)
+    reading.signals = _dated(reading.signals, attempt, now)
     with transaction.atomic():
         _store_progress(attempt, reading.signals, now=now)
         _store_signals(attempt, reading.signals, now=now)
@@ -153,41 +154,42 @@ def _note_trouble(attempt: Attempt, row: LogFile, got: LogRead, reading: _Readin
         reading.remedy = "Check the job's output path, and that this host mounts the file system that holds it."
 
 
-def _time_of(signal: Signal, attempt: Attempt, now: datetime) -> datetime:
-    """The line's own time where it can be true, else the time of reading. A log can claim any time."""
-    if signal.at is None or signal.at > now + SKEW:
-        return now
-    if attempt.started_at is not None and signal.at < attempt.started_at - SKEW:
-        return now
-    return min(signal.at, now)
+def _dated(signals: list[Signal], attempt: Attempt, now: datetime) -> list[Signal]:
+    """Every signal with a time: its line's own where that can be true, else that of the dated line before it.
+
+    A log can claim any time; a line without one was written after the last that has one, whenever it was read.
+    """
+    dated = []
+    last = now
+    for index, signal in enumerate(signals):
+        if signal.at is not None and _can_be_true(signal.at, attempt, now):
+            last = min(signal.at, now)
+        elif index == 0 or signal.file != signals[index - 1].file:
+            last = now
+        dated.append(replace(signal, at=last))
+    return dated
+
+
+def _can_be_true(at: datetime, attempt: Attempt, now: datetime) -> bool:
+    earliest = attempt.started_at - SKEW if attempt.started_at is not None else at
+    return earliest <= at <= now + SKEW
 
 
 def _store_progress(attempt: Attempt, signals: list[Signal], *, now: datetime) -> None:
-    samples = [_sample(signal, attempt, now) for signal in signals if signal.kind is SignalKind.PROGRESS]
     rows = [
         SampleRow(
             attempt_id=attempt.pk,
-            rank=s.rank,
-            step=s.step,
-            at=s.at,
+            rank=-1 if s.rank is None else s.rank,
+            step=s.step or 0,
+            at=s.at or now,
             loss=s.loss,
             throughput=s.throughput,
             step_time_s=s.step_time_s,
         )
-        for s in samples
+        for s in signals
+        if s.kind is SignalKind.PROGRESS
     ]
     SampleRow.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)
-
-
-def _sample(signal: Signal, attempt: Attempt, now: datetime) -> Sample:
-    return Sample(
-        at=_time_of(signal, attempt, now),
-        step=signal.step or 0,
-        loss=signal.loss,
-        throughput=signal.throughput,
-        step_time_s=signal.step_time_s,
-        rank=-1 if signal.rank is None else signal.rank,
-    )
 
 
 def _store_signals(attempt: Attempt, signals: list[Signal], *, now: datetime) -> None:
@@ -196,7 +198,7 @@ def _store_signals(attempt: Attempt, signals: list[Signal], *, now: datetime) ->
             attempt=attempt,
             kind=s.kind,
             rule=s.rule[:80],
-            at=_time_of(s, attempt, now),
+            at=s.at or now,
             step=s.step,
             rank=s.rank,
             node=s.node[:100],
@@ -223,7 +225,7 @@ def _update_attempt(attempt: Attempt, reading: _Reading, *, now: datetime) -> No
         following = next_phase(phase, signal)
         if following is not phase:
             phase = following
-            attempt.phase, attempt.phase_since = phase, _time_of(signal, attempt, now)
+            attempt.phase, attempt.phase_since = phase, signal.at
     attempt.blind_reason, attempt.blind_remedy = _blindness(attempt, reading)
 
 
@@ -235,10 +237,10 @@ def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
             # When we read it, not when the line says it was written: a wrong clock must not look like silence.
             attempt.last_step, attempt.last_progress_at = signal.step, now
     elif signal.kind is SignalKind.LOADED and signal.step is not None:
-        attempt.restored_step, attempt.restored_at = signal.step, _time_of(signal, attempt, now)
+        attempt.restored_step, attempt.restored_at = signal.step, signal.at
         attempt.fresh_start = False
     elif signal.kind is SignalKind.FRESH_START:
-        attempt.fresh_start, attempt.restored_at = True, _time_of(signal, attempt, now)
+        attempt.fresh_start, attempt.restored_at = True, signal.at
 
 
 def _blindness(attempt: Attempt, reading: _Reading) -> tuple[str, str]:

@@ -17,9 +17,8 @@ from recovery.core.speech import steps
 from recovery.core.types import CheckpointState, JobState, Outcome
 from recovery.core.verify import Restore, RestoreVerdict, judge_restore
 from recovery.models import Attempt, Checkpoint, Incident
-from recovery.models import Sample as SampleRow
 from recovery.pipeline.decide import close
-from recovery.pipeline.facts import attempt_facts, limits
+from recovery.pipeline.facts import attempt_facts, limits, log_interval
 from recovery.pipeline.transition import advance
 
 RESTORE_TIME = timedelta(minutes=30)  # start-up, loading and compilation of a large model; counted from the start
@@ -85,7 +84,7 @@ def _check_restore(incident: Incident, attempt: Attempt, *, now: datetime) -> No
         loaded_step=attempt.restored_step,
         fresh_start=attempt.fresh_start,
         first_step=attempt.first_step,
-        log_interval=_log_interval(attempt),
+        log_interval=log_interval(attempt),
     )
     if restore.verdict is RestoreVerdict.WAITING:
         _still_waiting(incident, attempt, now=now)
@@ -112,7 +111,8 @@ def _alarm(restore: Restore, expected: int | None) -> str:
             f"Restarted from scratch: step {steps(expected)} was expected to be restored. {restore.reason} "
             "Stop the job before it overwrites or rotates away the good checkpoint."
         )
-    return f"Restored an older checkpoint than expected (step {steps(restore.step)} instead of {steps(expected)}). {restore.reason}"
+    instead = f"step {steps(restore.step)} instead of {steps(expected)}"
+    return f"Restored an older checkpoint than expected ({instead}). {restore.reason}"
 
 
 def expected_step(incident: Incident, attempt: Attempt) -> int | None:
@@ -122,11 +122,6 @@ def expected_step(incident: Incident, attempt: Attempt) -> int | None:
     rows = rows.exclude(state=CheckpointState.MISSING, checked_at__lt=attempt.started_at)  # gone before it started
     before = rows.exclude(attempt=attempt).filter(first_seen_at__lt=attempt.started_at).order_by("-step").first()
     return before.step if before else incident.expected_step
-
-
-def _log_interval(attempt: Attempt) -> int | None:
-    steps = list(SampleRow.objects.filter(attempt=attempt).order_by("step").values_list("step", flat=True)[:3])
-    return steps[1] - steps[0] if len(steps) > 1 else None
 
 
 def _still_waiting(incident: Incident, attempt: Attempt, *, now: datetime) -> None:
@@ -143,7 +138,8 @@ def _still_waiting(incident: Incident, attempt: Attempt, *, now: datetime) -> No
 def _check_checkpoint(incident: Incident, attempt: Attempt, *, now: datetime) -> None:
     found = _next_checkpoint(incident, attempt)
     if found is not None:
-        why = f"Recovered: restored at step {steps(incident.restored_step)}, and checkpoint {steps(found.step)} is complete."
+        restored = f"restored at step {steps(incident.restored_step)}"
+        why = f"Recovered: {restored}, and checkpoint {steps(found.step)} is complete."
         Incident.objects.filter(pk=incident.pk).update(
             checkpoint_at=found.completed_at, next_checkpoint_step=found.step, alarm=""
         )
@@ -152,7 +148,10 @@ def _check_checkpoint(incident: Incident, attempt: Attempt, *, now: datetime) ->
     if _ended_quietly(incident, attempt, now=now):
         return
     if incident.deadline_at is not None and now > incident.deadline_at and not incident.alarm:
-        alarm = f"The run trains (step {steps(attempt.last_step)}) but its next checkpoint is overdue: all work since is at stake."
+        alarm = (
+            f"The run trains (step {steps(attempt.last_step)}) but its next checkpoint is overdue: "
+            "all work since is at stake."
+        )
         Incident.objects.filter(pk=incident.pk).update(alarm=alarm[:500])
 
 

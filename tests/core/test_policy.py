@@ -43,7 +43,7 @@ FAULT = Diagnosis(
 REQUEUE = Proposal(
     action=ActionKind.REQUEUE_EXCLUDING, exclude_nodes=("gpu-02",), headline="Requeue without gpu-02.", reasons=(),
     restore_step=388, restore_path="/ckpt", steps_at_stake=12, gpu_hours_at_stake=0.4, gpus_idle=32,
-    expires_after_s=3600, operations=(),
+    operations=(),
 )  # fmt: skip
 
 

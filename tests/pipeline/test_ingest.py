@@ -1,0 +1,41 @@
+"""What a log claims about time is believed only where it can be true."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from recovery.models import Attempt, Sample, Signal
+from tests.pipeline.conftest import ECC, Desk
+
+
+def test_a_failure_line_without_a_time_was_written_after_the_dated_line_before_it(desk: Desk) -> None:
+    desk.submit()
+    desk.start()
+    desk.step(1)
+    written = desk.now
+    desk.say(ECC)
+    desk.now += timedelta(seconds=40)  # read late, in one pass
+    desk.tick()
+    assert Signal.objects.get(kind="failure").at == written
+
+
+def test_progress_counts_from_when_it_was_read_so_that_a_wrong_clock_is_no_silence(desk: Desk) -> None:
+    desk.submit()
+    desk.start()
+    desk.tick()
+    real, desk.now = desk.now, desk.now - timedelta(hours=7)  # the trainer's clock is in another zone
+    desk.step(1)
+    desk.now = real
+    desk.tick()
+    assert Attempt.objects.get().last_progress_at == desk.now
+
+
+def test_a_time_that_cannot_be_true_is_replaced_by_that_of_reading(desk: Desk) -> None:
+    desk.submit()
+    desk.start()
+    desk.tick()
+    real, desk.now = desk.now, desk.now + timedelta(days=3)
+    desk.step(1)
+    desk.now = real
+    desk.tick()
+    assert Sample.objects.get().at == desk.now
