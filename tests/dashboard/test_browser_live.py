@@ -47,12 +47,13 @@ def test_a_change_in_the_moment_between_page_and_stream_is_not_lost(
 ) -> None:
     page = visit(viewer)
 
-    def change_first(route: Route) -> None:
-        tell(question.incident, "in between")
-        route.continue_()
-
-    page.route("**/live/*", change_first)
+    held: list[Route] = []
+    page.route("**/live/*", lambda route: held.append(route))
     page.goto(question.page)
+    while not held:
+        page.wait_for_timeout(20)
+    tell(question.incident, "in between")
+    held[0].continue_()
     expect(page.locator("#events")).to_contain_text("in between")
 
 
