@@ -43,8 +43,9 @@ TRANSITIONS: dict[IncidentState, frozenset[IncidentState]] = {
     S.WATCHING: frozenset({S.RESTORING, S.DETECTED, S.CLOSED}),
     S.ACTING: frozenset({S.RESTORING, S.DETECTED, S.NEEDS_PERSON, S.CLOSED}),
     S.RESTORING: frozenset({S.AWAITING_CHECKPOINT, S.NEEDS_PERSON, S.CLOSED}),
-    S.AWAITING_CHECKPOINT: frozenset({S.NEEDS_PERSON, S.CLOSED}),
-    S.NEEDS_PERSON: frozenset({S.RESTORING, S.AWAITING_CHECKPOINT, S.CLOSED}),
+    # back to RESTORING: the run was started yet again before its checkpoint
+    S.AWAITING_CHECKPOINT: frozenset({S.RESTORING, S.NEEDS_PERSON, S.CLOSED}),
+    S.NEEDS_PERSON: frozenset({S.RESTORING, S.CLOSED}),
     S.CLOSED: frozenset(),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Q
 
 from recovery.core.detectors.slowdown import pace_is_back
-from recovery.core.lifecycle import IncidentState
+from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.speech import steps
 from recovery.core.types import CheckpointState, JobState, Outcome
 from recovery.core.verify import Restore, RestoreVerdict, judge_restore
@@ -45,9 +45,9 @@ def verify_incident(incident: Incident, *, now: datetime) -> None:
     attempt = successor(incident)
     if attempt is None:
         return
-    if incident.new_attempt_id != attempt.pk:
+    if incident.state == IncidentState.RESTORING and incident.new_attempt_id != attempt.pk:
         _adopt(incident, attempt)
-    if incident.state == IncidentState.NEEDS_PERSON and not _looks_again(incident, attempt, now=now):
+    elif incident.state != IncidentState.RESTORING and not _goes_on(incident, attempt, now=now):
         return
     if incident.state == IncidentState.RESTORING:
         _check_restore(incident, attempt, now=now)
@@ -61,20 +61,24 @@ def _adopt(incident: Incident, attempt: Attempt) -> None:
     incident.new_attempt, incident.deadline_at = attempt, deadline
 
 
-def _looks_again(incident: Incident, attempt: Attempt, *, now: datetime) -> bool:
-    """A case with an alarm goes on only when somebody has started the run yet again."""
-    if (
-        incident.restored_at is not None
-        and attempt.started_at is not None
-        and attempt.started_at > incident.restored_at
-    ):
-        why = f"Attempt {attempt.number} of job {attempt.job.job_id} started after the alarm."
-        advance(
-            incident, IncidentState.RESTORING, now=now, why=why, alarm="", restored_at=None, restored_step=None,
-            new_attempt=attempt, deadline_at=(attempt.started_at or now) + RESTORE_TIME,
-        )  # fmt: skip
-        return True
-    return False
+def _goes_on(incident: Incident, attempt: Attempt, *, now: datetime) -> bool:
+    """Whether a case that was restored, or has an alarm, is to be looked at further.
+
+    An attempt that started since is verified from its beginning; without one, an alarm stays until a person ends it.
+    """
+    known = incident.new_attempt or incident.attempt
+    failed_action = incident.actions.exclude(observed_at=None).filter(state=ActionState.FAILED).last()
+    since = failed_action.observed_at if failed_action and incident.new_attempt is None else None
+    newer = attempt.pk != known.pk and attempt.started_at is not None and (since is None or attempt.started_at > since)
+    if not newer:
+        return incident.state == IncidentState.AWAITING_CHECKPOINT
+    why = f"Attempt {attempt.number} of job {attempt.job.job_id} started, not by our doing."
+    advance(
+        incident, IncidentState.RESTORING, now=now, why=why, alarm="", restored_at=None, restored_step=None,
+        acted_at=incident.acted_at or attempt.started_at, resolved_by_others=True, new_attempt=attempt,
+        deadline_at=(attempt.started_at or now) + RESTORE_TIME,
+    )  # fmt: skip
+    return True
 
 
 def _check_restore(incident: Incident, attempt: Attempt, *, now: datetime) -> None:

@@ -10,6 +10,7 @@ from recovery.core.types import ActionKind, DecisionKind, FailureClass, JobState
 from recovery.models import Action, Decision, Event, Incident, PolicyVersion
 from recovery.pipeline import decide
 from recovery.pipeline.report import incident_report
+from recovery.slurm.base import SlurmRefused
 from tests.pipeline.conftest import ECC, Desk
 
 Policy = Callable[..., PolicyVersion]
@@ -200,6 +201,31 @@ def test_a_case_with_an_alarm_goes_on_when_somebody_starts_the_run_again(
     desk.slurm.requeue("1", hold=False)
     restart(desk)
     assert desk.incident.state == IncidentState.AWAITING_CHECKPOINT
+
+
+def test_a_case_whose_action_failed_goes_on_when_somebody_restarts_the_run(
+    desk: Desk, policy: Policy, approver: object
+) -> None:
+    policy(gpu_hardware="approve")
+    desk.run_with_checkpoint()
+    desk.crash_with_ecc()
+
+    def refuse(operation: str) -> None:
+        raise SlurmRefused("Access/permission denied", tried=f"scontrol {operation} 1", permanent=True)
+
+    desk.slurm.before_write = refuse
+    approve(desk, approver)
+    desk.tick(times=3)
+    assert desk.incident.state == IncidentState.NEEDS_PERSON
+    desk.slurm.before_write = None
+    desk.slurm.requeue("1", hold=False)  # the administrator, by hand
+    restart(desk)
+    assert desk.incident.state == IncidentState.AWAITING_CHECKPOINT
+    assert desk.incident.resolved_by_others
+    desk.train(11, 19)
+    desk.save(20)
+    desk.tick(times=4)
+    assert desk.incident.outcome == Outcome.RECOVERED
 
 
 def test_a_second_failure_before_the_next_checkpoint_ends_the_case_without_success(
