@@ -60,4 +60,4 @@ def _checkpoints(facts: AttemptFacts) -> str:
     complete = [c.step for c in facts.checkpoints if c.state is CheckpointState.COMPLETE]
     other = len(facts.checkpoints) - len(complete)
     newest = f"newest complete: step {steps(complete[-1])}" if complete else "none is complete"
-    return f"{newest}{f', {other} others not complete' if other else ''}"
+    return f"{newest}{f', {other} more not complete' if other else ''}"

@@ -70,7 +70,7 @@ def test_coverage_says_what_was_seen() -> None:
         "scheduler": "state failed, exit code 1, reason NonZeroExitCode",
         "job log": "2 failure lines, last step 400",
         "node events": "1 events of the job's 4 nodes",
-        "checkpoints": "newest complete: step 200, 1 others not complete",
+        "checkpoints": "newest complete: step 200, 1 more not complete",
         "GPU counters": "not looked for: this release reads none",
     }
 
@@ -84,6 +84,6 @@ def test_coverage_says_what_was_not_seen() -> None:
     assert "exit codes of the steps not known" in verdict().coverage["scheduler"]
     assert "proves nothing" in verdict().coverage["node events"]
     assert (
-        verdict(checkpoints=checkpoints(torn=(9,))).coverage["checkpoints"] == "none is complete, 1 others not complete"
+        verdict(checkpoints=checkpoints(torn=(9,))).coverage["checkpoints"] == "none is complete, 1 more not complete"
     )
     assert "signal 11" in verdict(exit_signal=11).coverage["scheduler"]
