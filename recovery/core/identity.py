@@ -25,11 +25,12 @@ class Fingerprint:
     name: str
 
 
-def identify(known: Fingerprint | None, seen: Fingerprint) -> Identity:
-    """Compare a record with the newest that we know under the same job id.
+def identify(known: Fingerprint | None, seen: Fingerprint, *, completing: bool = False) -> Identity:
+    """Compare a record with the newest that we know under the same job id; `completing`: the record's state.
 
-    A requeue moves the restart count up at once and the submit time when the old execution has completed (seen on
-    Slurm 22.05); a new submission under a reused id starts again from 0 restarts, or belongs to somebody else.
+    A requeue moves the restart count up at once, and the submit time when the old execution has completed; where a node
+    died meanwhile, the submit time is never moved (both seen on Slurm 22.05). A new submission under a reused id
+    starts again from 0 restarts, or belongs to somebody else.
     """
     if known is None:
         return Identity.NEW_JOB
@@ -37,7 +38,9 @@ def identify(known: Fingerprint | None, seen: Fingerprint) -> Identity:
         return Identity.OLD_NEWS
     owner_changed = (seen.user, seen.name) != (known.user, known.name)
     if seen.submitted_at == known.submitted_at:
-        return Identity.REQUEUING if seen.restart_count > known.restart_count else Identity.SAME_ATTEMPT
+        if seen.restart_count <= known.restart_count:
+            return Identity.SAME_ATTEMPT
+        return Identity.REQUEUING if completing else Identity.NEW_ATTEMPT
     if owner_changed or seen.restart_count <= known.restart_count:
         return Identity.NEW_JOB
     return Identity.NEW_ATTEMPT

@@ -33,7 +33,7 @@ def apply_policy(incident: Incident, recommendation: Recommendation, *, now: dat
     """Let the policy rule on a fresh recommendation. Returns when to look again where it is too early to say."""
     ruling, policy = _rule(incident, recommendation, now=now)
     if ruling.mode is Mode.AUTO:
-        wait_until = _settled_at(incident)
+        wait_until = _settled_at(incident, recommendation)
         if now < wait_until:
             return wait_until
     Recommendation.objects.filter(pk=recommendation.pk).update(
@@ -73,9 +73,14 @@ def _rule(incident: Incident, recommendation: Recommendation, *, now: datetime) 
     return ruling, policy
 
 
-def _settled_at(incident: Incident) -> datetime:
-    """When late facts (a node that goes down, accounting, last log lines) have had their time to arrive."""
-    return (incident.attempt.ended_at or incident.detected_at) + timedelta(seconds=settings.SETTLE_S)
+def _settled_at(incident: Incident, recommendation: Recommendation) -> datetime:
+    """When late facts have had their time to arrive: accounting, last log lines, a node that goes down.
+
+    It begins anew with each new verdict: a node seen down while its job still runs is, a moment later, a job that
+    Slurm has requeued by itself.
+    """
+    ended = incident.attempt.ended_at or incident.detected_at
+    return max(ended, recommendation.created_at) + timedelta(seconds=settings.SETTLE_S)
 
 
 def load_of(incident: Incident, *, now: datetime) -> Load:

@@ -27,7 +27,8 @@ def store_jobs(cluster: Cluster, records: list[JobRecord], *, now: datetime) -> 
     changed: list[Job] = []
     for record in records:
         job = known.get(record.job_id)
-        verdict = identify(_fingerprint(job) if job else None, _seen(record))
+        completing = record.state is JobState.COMPLETING
+        verdict = identify(_fingerprint(job) if job else None, _seen(record), completing=completing)
         if verdict is Identity.OLD_NEWS:
             continue
         if verdict is Identity.NEW_JOB or job is None:

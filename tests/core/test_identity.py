@@ -26,7 +26,11 @@ def test_a_requeue_is_a_new_attempt_of_the_same_job() -> None:
 
 
 def test_a_restart_counted_while_the_old_execution_completes_is_not_yet_a_new_attempt() -> None:
-    assert identify(KNOWN, replace(KNOWN, restart_count=2)) is Identity.REQUEUING
+    assert identify(KNOWN, replace(KNOWN, restart_count=2), completing=True) is Identity.REQUEUING
+
+
+def test_a_requeue_whose_submit_time_never_moved_is_a_new_attempt() -> None:
+    assert identify(KNOWN, replace(KNOWN, restart_count=2)) is Identity.NEW_ATTEMPT
 
 
 def test_several_requeues_between_two_polls_are_still_the_same_job() -> None:

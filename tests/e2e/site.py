@@ -108,13 +108,12 @@ class Site:
             name="llama-70b",
             checkpoint_dir=self.folder / "ckpt",
             log=self.folder / "%x-%j.out",
-            gpus_per_node=8,
             step_time_s=STEP_S,
             save_every=SAVE_EVERY,
             steps=4000,
             faults=faults,
             python=sys.executable,
-            **fields,
+            **{"gpus_per_node": 8, **fields},
         )
         return self.lab.submit(job_script(job), work_dir=self.folder)
 

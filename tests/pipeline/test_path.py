@@ -284,6 +284,20 @@ def test_a_node_failure_that_slurm_requeues_itself_is_watched_to_the_next_checkp
     assert desk.slurm.calls == []
 
 
+def test_a_job_that_slurm_is_about_to_requeue_after_a_lost_node_is_left_to_slurm(desk: Desk, policy: Policy) -> None:
+    policy(node_fault="auto")
+    desk.run_with_checkpoint()
+    desk.tick_until(lambda: Incident.objects.exists(), within=90)  # it hangs: nobody noticed yet that a node is gone
+    desk.slurm.lose_node("n2")
+    desk.tick()
+    assert desk.incident.failure_class == FailureClass.NODE_FAULT
+    desk.slurm.requeue("1", hold=False)  # Slurm itself, in the next moment
+    desk.slurm.calls.clear()
+    desk.tick(times=4)
+    assert desk.slurm.calls == []
+    assert desk.recommendation.action == ActionKind.NOTHING
+
+
 def test_a_node_that_goes_down_after_the_crash_changes_the_verdict(desk: Desk, policy: Policy) -> None:
     policy(node_fault="auto")
     desk.run_with_checkpoint()
