@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from dashboard import wording
 from dashboard.reads.chart_data import AttemptData, RunData
-from recovery.core.types import CheckpointState
+from recovery.core.types import CheckpointState, FindingKind
 
 # The tokens of static/css/desk.css, which a figure can't read; a test holds the two together.
 PALETTE: dict[str, dict[str, str]] = {
@@ -209,7 +209,8 @@ def _stretches(figure: go.Figure, data: RunData, colour: dict[str, str], *, widt
         later = [a.attempt.submitted_at for a in data.attempts if a.attempt.submitted_at > incident.failed_at]
         until = min(later, default=incident.closed_at or data.end)
         fill = colour["critical-soft"]
-        _stretch(figure, data, (incident.failed_at, until), "standing still", fill, colour["muted"], width)
+        label = "slow" if incident.kind == FindingKind.SLOWDOWN else "standing still"
+        _stretch(figure, data, (incident.failed_at, until), label, fill, colour["muted"], width)
 
 
 def _stretch(

@@ -13,6 +13,7 @@ from recovery.demo.supervisor import AlreadyRunning, Supervisor
 def main(top: Path) -> int:
     """The exit code: 1 where one is not left over but in use, which is left alone."""
     in_use = 0
+    top = top.resolve()  # the lab of a folder is found by its whole path
     for folder in (top, *sorted(path for path in top.glob("*") if path.is_dir())):
         try:
             stop(folder)

@@ -21,6 +21,14 @@ OLD_NEWS = timedelta(minutes=15)  # a failure older than this is not acted on by
 ACTION_TIME = timedelta(minutes=5)  # by when an action must be seen to have converged
 
 
+SAID = {
+    DecisionKind.APPROVE: "Approved",
+    DecisionKind.REJECT: "Rejected",
+    DecisionKind.AUTO: "Decided by policy",
+    DecisionKind.EXPIRE: "Expired",
+}
+
+
 class OutOfDate(Exception):
     """What was shown no longer holds; the message says what changed and what to do."""
 
@@ -179,7 +187,7 @@ def _decide(
                 new = IncidentState.ACTING
             else:
                 new = IncidentState.WATCHING
-            why = reason or f"{kind.value} by {actor.name}"
+            why = f"{SAID[kind]}: {reason}" if reason else f"{SAID[kind]}."
             advance(
                 incident, new, now=now, why=why, actor=actor, decided_at=now, next_look_at=now,
                 deadline_at=now + ACTION_TIME if new is IncidentState.ACTING else None,

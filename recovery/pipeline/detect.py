@@ -43,12 +43,17 @@ def detect_attempt(attempt: Attempt, *, now: datetime) -> Incident | None:
 
 
 def _already_judged(attempt: Attempt, finding: Finding) -> bool:
-    """A closed case on this very attempt: a crash is reported once; a hang again only after new progress."""
+    """A closed case on this very attempt: a crash is reported once, a hang again only after new progress.
+
+    A slowdown is reported again only where the earlier one had passed; one that a person closed stays closed.
+    """
     closed = Incident.objects.filter(attempt=attempt).order_by("-detected_at").first()
     if closed is None:
         return False
     if finding.kind is FindingKind.CRASH:
         return closed.kind == FindingKind.CRASH
+    if finding.kind is FindingKind.SLOWDOWN:
+        return closed.kind == FindingKind.SLOWDOWN and closed.outcome != Outcome.RECOVERED
     return closed.kind == finding.kind and closed.failed_step == attempt.last_step
 
 

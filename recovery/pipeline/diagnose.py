@@ -66,7 +66,7 @@ def _finding(incident: Incident, facts: AttemptFacts) -> Finding:
 
 
 def _fact(reason: str) -> str:
-    """What happened, without the advice that follows it, for use behind a colon; GPU and n2 stay as they are."""
+    """What happened, without the advice that follows it, for use behind a colon; GPU, Slurm and n2 stay as they are."""
     first, stop, _ = reason.partition(". ")
-    plain = first[1:2].islower() or first[1:2] == " "
+    plain = (first[1:2].islower() or first[1:2] == " ") and not first.startswith("Slurm")
     return (first[:1].lower() + first[1:] if plain else first) + ("." if stop else "")

@@ -19,6 +19,7 @@ from recovery.models import Signal as SignalRow
 from recovery.sources.checkpoints import FolderScan, scan_checkpoints
 
 NEWEST = 20  # so many checkpoint folders are looked at in a pass; older ones are no longer restored from
+REMOVED = "Removed since, by the run's own rotation or by somebody."
 BY_WORD = "by the trainer's own word; the folder can't be read: "
 
 Scan = Callable[..., FolderScan]
@@ -64,7 +65,11 @@ def _store(attempt: Attempt, run: Run, found: FolderScan, *, now: datetime) -> N
     for row in known.values():
         gone = row.path not in seen and row.state != CheckpointState.MISSING and not row.detail.startswith(BY_WORD)
         if gone and (whole or row.step >= oldest):
-            row.state, row.detail, row.checked_at = CheckpointState.MISSING, "It was there and is gone.", now
+            row.state, row.detail, row.checked_at = (
+                CheckpointState.MISSING,
+                REMOVED,
+                now,
+            )
             row.save()
 
 

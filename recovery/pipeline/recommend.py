@@ -42,7 +42,7 @@ def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime
         row = _create(incident, proposal, operations, now=now)
         advance(
             incident, IncidentState.RECOMMENDED, now=now, why=proposal.headline,
-            recommended_at=now, expected_step=proposal.restore_step,
+            recommended_at=incident.recommended_at or now, expected_step=proposal.restore_step,
         )  # fmt: skip
     return row
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 from recovery.access import actor_for
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import Outcome
-from recovery.models import Action, Decision, Event
+from recovery.models import Action, Decision, Event, Sample
 from recovery.pipeline import decide
 from recovery.pipeline.reconcile import utc_now
 from tests.e2e.site import Site
@@ -71,6 +71,30 @@ def test_a_worker_killed_around_a_call_leaves_exactly_one_requeue(
     assert [attempt.number for attempt in site.history(job)] == [0, 1]
     assert site.record(job).restart_count == 1
     assert Event.objects.filter(verb="action.converged").count() == 1
+
+
+def tasks_begun(site: Site) -> int:
+    return site.processes["worker"].log.read_text(errors="replace").count(" received")
+
+
+def test_a_worker_killed_again_and_again_in_whatever_it_does_loses_and_doubles_nothing(site: Site) -> None:
+    site.policy(gpu_hardware="auto")
+    site.connect()
+    site.start("worker", "beat")
+    job = site.submit(faults=["kind=ecc,step=25,rank=3,attempt=0"])
+    for _ in range(6):
+        # as soon as it has taken up a few tasks: each kill strikes in the middle of some of them
+        site.wait(lambda: tasks_begun(site) > 8, what="a worker at work")
+        site.processes["worker"].kill()
+        site.start("worker")
+    site.wait_for(IncidentState.CLOSED, within=150)
+    assert site.incident.outcome == Outcome.RECOVERED
+    assert site.record(job).restart_count == 1
+    assert len(site.history(job)) == 2
+    steps = list(Sample.objects.filter(attempt__number=0).order_by("step").values_list("step", flat=True))
+    assert steps == list(range(1, 25))
+    moves = Event.objects.filter(subject_kind="incident").values_list("new", flat=True)
+    assert list(moves).count("restoring") == list(moves).count("closed") == 1
 
 
 @pytest.mark.browser

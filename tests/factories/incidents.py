@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -103,7 +104,7 @@ def make_incident(
         "detected_at": ago(478),
         "failed_step": 852,
         "expected_step": 840,
-        **({} if state is IncidentState.DETECTED else _VERDICT),
+        **({} if state is IncidentState.DETECTED else deepcopy(_VERDICT)),  # a test may edit its own
         **_moments(state),
         **_verification(state),
     }

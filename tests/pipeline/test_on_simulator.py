@@ -15,7 +15,7 @@ from recovery.core.lifecycle import IncidentState
 from recovery.core.policy import DEFAULT_RULES
 from recovery.core.types import ActionKind, FailureClass, FindingKind, JobState, Outcome
 from recovery.models import Attempt, Cluster, Incident, PolicyVersion, Recommendation
-from recovery.pipeline import decide, reconcile
+from recovery.pipeline import by_hand, decide, reconcile
 from recovery.slurm.simulator import (
     ClusterSpec,
     Fault,
@@ -198,3 +198,13 @@ def test_a_job_that_stays_slow_for_long_is_not_called_well_again(sim: SimDesk) -
     sim.run(600)  # more slow samples than a detector is given
     assert Attempt.objects.get().samples.count() > 600
     assert sim.incident.state == IncidentState.WATCHING
+
+
+def test_a_slowdown_that_a_person_closed_is_not_reported_again(sim: SimDesk, operator: User) -> None:
+    sim.submit(Fault(kind=FaultKind.SLOW, step=60, factor=3.0))
+    sim.run_until(sim.in_state(IncidentState.WATCHING), within=400)
+    by_hand.close_incident(
+        sim.incident.pk, outcome=Outcome.FALSE_ALARM, reason="known", actor=actor_for(operator), now=sim.now
+    )
+    sim.run(60)
+    assert Incident.objects.count() == 1
