@@ -17,7 +17,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Rows
 from recovery.api.fields import ClusterRef, Finite, JobRef, RunRef, Shape, Word
-from recovery.api.parsing import MomentFilter, StableOrdering
+from recovery.api.parsing import KeyFilter, MomentFilter, StableOrdering
 from recovery.api.recommendations import RecommendationShape
 from recovery.core.lifecycle import INCIDENT_WORDS, PERSON_STATES, ActionState, IncidentState
 from recovery.core.types import ActionKind, Exclude, FailureClass, FindingKind, Outcome, Restart, Role
@@ -38,7 +38,7 @@ class IncidentFilters(django_filters.FilterSet):
     failure_class = django_filters.MultipleChoiceFilter(choices=[(each.value, each.value) for each in FailureClass])
     outcome = django_filters.MultipleChoiceFilter(choices=[(each.value, each.value) for each in Outcome])
     cluster = django_filters.CharFilter(field_name="run__cluster__name", help_text="The cluster's name.")
-    run = django_filters.NumberFilter(help_text="The run's id.")
+    run = KeyFilter(help_text="The run's id.")
     user = django_filters.CharFilter(field_name="run__user", help_text="Whose run it is.")
     detected_after = MomentFilter(
         field_name="detected_at", lookup_expr="gte", help_text="ISO 8601, this moment included."

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from django import forms
 from django.db.models import QuerySet
-from django_filters import IsoDateTimeFilter, OrderingFilter
+from django_filters import IsoDateTimeFilter, NumberFilter, OrderingFilter
 from django_filters.fields import IsoDateTimeField
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.exceptions import APIException, ParseError, ValidationError
@@ -73,6 +73,13 @@ class MomentField(IsoDateTimeField):
 
 class MomentFilter(IsoDateTimeFilter):
     field_class = MomentField
+
+
+class KeyFilter(NumberFilter):
+    """A number that a row can have: a greater one is refused, where a database would fail on it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(min_value=0, max_value=2**63 - 1, **options)
 
 
 class StableOrdering(OrderingFilter):

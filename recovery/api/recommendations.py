@@ -14,6 +14,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Row, Rows
 from recovery.api.fields import Finite, Shape, Word
+from recovery.api.parsing import KeyFilter
 from recovery.api.schema import Failure
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, DecisionKind, Mode
@@ -25,7 +26,7 @@ HASH = "3f0c8a5d1b2e4f60718293a4b5c6d7e8f90123456789abcdef0123456789abcd"
 
 
 class RecommendationFilters(django_filters.FilterSet):
-    incident = django_filters.NumberFilter(help_text="The incident's id.")
+    incident = KeyFilter(help_text="The incident's id.")
     cluster = django_filters.CharFilter(field_name="incident__run__cluster__name", help_text="The cluster's name.")
     current = django_filters.BooleanFilter(
         field_name="superseded_at", lookup_expr="isnull", help_text="true: the ones that hold; false: superseded ones."

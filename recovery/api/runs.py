@@ -14,7 +14,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Row, Rows
 from recovery.api.fields import ClusterRef, Finite, RunRef, Shape, Word
-from recovery.api.parsing import refuse_unknown
+from recovery.api.parsing import KeyFilter, refuse_unknown
 from recovery.core.types import CheckpointState, JobState, Phase
 from recovery.models import Checkpoint, Run
 
@@ -38,7 +38,7 @@ class RunFilters(django_filters.FilterSet):
 
 
 class CheckpointFilters(django_filters.FilterSet):
-    run = django_filters.NumberFilter(help_text="The run's id.")
+    run = KeyFilter(help_text="The run's id.")
     state = django_filters.MultipleChoiceFilter(
         choices=[(state.value, state.value) for state in CheckpointState],
         help_text="One state, or several by repeating it. Only a complete one can be restored.",

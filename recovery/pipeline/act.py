@@ -20,14 +20,23 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.plan import Intent, Next, Seen, Step, next_step
 from recovery.core.speech import steps
 from recovery.core.types import ActionKind, JobState
-from recovery.models import Action, Incident
+from recovery.models import Action, Attempt, Incident
 from recovery.pipeline.decide import acts_automatically, is_paused
-from recovery.pipeline.recommend import merged_exclusion
+from recovery.pipeline.recommend import eligible_nodes, merged_exclusion, shown_hash
 from recovery.pipeline.transition import LostRace, advance, advance_action
-from recovery.slurm.base import HELD_BY_REQUEUE, JobNotFound, JobRecord, SlurmClient, SlurmError, SlurmRefused
+from recovery.slurm.base import (
+    HELD_BY_PEOPLE,
+    HELD_BY_REQUEUE,
+    JobNotFound,
+    JobRecord,
+    SlurmClient,
+    SlurmError,
+    SlurmRefused,
+)
 
 CALLS_PER_LOOK = 6  # an exclusion takes three calls and a read after each; more in one look means a loop
 LOOK_AGAIN = timedelta(seconds=2)
+BEGINNINGS = frozenset({Step.REQUEUE, Step.REQUEUE_HOLD})
 REFUSALS = 2  # one may be a race that the next reading explains; the second is an answer
 LATE_ANSWER = 3  # so many time-outs an unanswered call may still take effect
 
@@ -55,13 +64,16 @@ def _observe(action: Action, *, client: SlurmClient, now: datetime) -> Next | No
     try:
         record = client.job(attempt.job.job_id)
     except JobNotFound:
-        return Next(step=Step.FAIL, reason="Slurm no longer knows the job (it ended longer than MinJobAge ago).")
+        # One answer without the job may be half an answer: only silence until the deadline ends the action.
+        return Next(step=Step.WAIT, reason="Slurm does not list the job (perhaps it ended longer than MinJobAge ago).")
     except SlurmError:
         return None
     step = next_step(_intent(action), _seen(record))
     if step.step not in CALLS:
         return step
-    doubt = _doubt_about_repeat(action, step.step, now=now) if action.calls else _veto(action, record, now=now)
+    doubt = _doubt_about_repeat(action, step.step, now=now)
+    if doubt is None and step.step in BEGINNINGS:  # nothing had an effect yet: the facts must still hold
+        doubt = _veto(action, record, now=now)
     return doubt or step
 
 
@@ -93,12 +105,39 @@ def _veto(action: Action, record: JobRecord, *, now: datetime) -> Next | None:
         return Next(step=Step.WAIT, reason="The picture of the cluster is too old to act on.")
     if acts_automatically(action) and is_paused(cluster):
         return Next(step=Step.REFUSE, reason=f"Nothing was done: automation is paused ({cluster.paused_reason}).")
-    moved = attempt.last_step is not None and attempt.last_step > (incident.failed_step or -1)
-    if record.state is JobState.RUNNING and moved:
+    if record.state is JobState.RUNNING and moved_since(incident, attempt):
         return Next(
             step=Step.REFUSE, reason=f"Nothing was done: the job moves again, at step {steps(attempt.last_step)}."
         )
+    if record.state_reason in HELD_BY_PEOPLE:
+        return Next(step=Step.REFUSE, reason="Nothing was done: somebody holds the job, and that hold is not ours.")
+    if shown_hash(action.recommendation, attempt) != action.recommendation.hash:
+        return Next(step=Step.REFUSE, reason="Nothing was done: the job is not as it was when this was decided.")
+    return _veto_exclusion(action, record)
+
+
+def _veto_exclusion(action: Action, record: JobRecord) -> Next | None:
+    """An exclusion never leaves the job fewer nodes than it needs; nodes may have gone since it was proposed."""
+    excluded = set(action.exclude_nodes)
+    if not excluded:
+        return None
+    wanted = excluded & set(record.required_nodes)
+    if wanted:
+        reason = f"The job was submitted for {', '.join(sorted(wanted))} by name: without it, it could never start."
+        return Next(step=Step.FAIL, reason=reason)
+    attempt = action.incident.attempt
+    left = set(eligible_nodes(attempt) or ()) - excluded
+    if len(left) < attempt.job.node_count:
+        reason = (
+            f"Nothing was done: only {len(left)} eligible nodes would remain, the job needs {attempt.job.node_count}."
+        )
+        return Next(step=Step.REFUSE, reason=reason)
     return None
+
+
+def moved_since(incident: Incident, attempt: Attempt) -> bool:
+    """Whether a step was read after the fault began, at whatever number: a restart within the attempt goes back."""
+    return attempt.last_progress_at is not None and attempt.last_progress_at > incident.failed_at
 
 
 def _intent(action: Action) -> Intent:

@@ -78,7 +78,14 @@ def _rule(incident: Incident, recommendation: Recommendation, *, now: datetime) 
     if ruling.mode is Mode.AUTO and now - incident.failed_at > OLD_NEWS:
         reason = f"{ruling.reason} The failure is older than {OLD_NEWS.seconds // 60} min, so a person decides."
         ruling = Ruling(mode=Mode.APPROVE, rule=ruling.rule, reason=reason)
+    if ruling.mode is Mode.AUTO and _was_rejected(incident):
+        reason = f"{ruling.reason} A person has rejected a restart in this case, so a person decides."
+        ruling = Ruling(mode=Mode.APPROVE, rule=ruling.rule, reason=reason)
     return ruling, policy
+
+
+def _was_rejected(incident: Incident) -> bool:
+    return Decision.objects.filter(recommendation__incident=incident, kind=DecisionKind.REJECT).exists()
 
 
 def _settled_at(incident: Incident, recommendation: Recommendation) -> datetime:

@@ -9,12 +9,12 @@ from django.db import IntegrityError, transaction
 from recovery import audit
 from recovery.access import SYSTEM
 from recovery.core.detectors import detect
-from recovery.core.lifecycle import TRANSITIONS, IncidentState
+from recovery.core.lifecycle import TRANSITIONS, ActionState, IncidentState
 from recovery.core.types import Finding, FindingKind, Outcome
 from recovery.models import Attempt, Incident
 from recovery.models import Finding as FindingRow
 from recovery.pipeline.facts import as_json, attempt_facts, limits, requeued_by_us
-from recovery.pipeline.transition import LostRace, advance
+from recovery.pipeline.transition import LostRace, advance, advance_action
 
 SEVERITY = {FindingKind.CRASH: 3, FindingKind.HANG: 2, FindingKind.SLOWDOWN: 1}
 VERB = {FindingKind.CRASH: "stopped", FindingKind.HANG: "hangs", FindingKind.SLOWDOWN: "runs slow"}
@@ -96,6 +96,7 @@ def _add(incident: Incident, finding: Finding, *, now: datetime) -> Incident:
         return incident
     try:
         with transaction.atomic():
+            _give_up_intents(incident, finding, now=now)
             _store(incident, finding, now=now)
             return advance(
                 incident, IncidentState.DETECTED, now=now, why=finding.reason, kind=finding.kind,
@@ -104,6 +105,15 @@ def _add(incident: Incident, finding: Finding, *, now: datetime) -> Incident:
             )  # fmt: skip
     except LostRace:
         return incident
+
+
+def _give_up_intents(incident: Incident, finding: Finding, *, now: datetime) -> None:
+    """What was decided on the earlier finding and not begun is not done; LostRace where it is being begun."""
+    for action in incident.actions.filter(state=ActionState.INTENDED):
+        why = f"Nothing was done: {finding.reason}"
+        advance_action(action, ActionState.REFUSED, now=now, why=why, observed_at=now, detail=why[:500])
+    if incident.actions.filter(state=ActionState.CALLED).exists():
+        raise LostRace(f"An action of incident {incident.pk} is under way.")
 
 
 def _follow_up(known: Incident, attempt: Attempt, finding: Finding, *, now: datetime) -> Incident | None:

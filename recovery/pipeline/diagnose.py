@@ -14,6 +14,7 @@ from recovery.models import Incident
 from recovery.pipeline.detect import VERB
 from recovery.pipeline.facts import as_json, attempt_facts, limits, past_failures
 from recovery.pipeline.transition import advance
+from recovery.slurm.base import HELD_BY_PEOPLE
 
 LOG_WAIT = timedelta(seconds=10)  # so long a verdict waits for the last lines of an ended job's log to be read
 
@@ -47,6 +48,7 @@ def evidence_key(incident: Incident, verdict: Diagnosis) -> str:
     content = [
         verdict.failure_class, verdict.restart, verdict.exclude, list(verdict.nodes),
         incident.attempt.state, job.restart_count, job.held, job.requeueable, incident.kind,
+        job.state_reason in HELD_BY_PEOPLE,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 

@@ -24,8 +24,12 @@ from recovery.sources.job_logs import Cursor, LogRead, read_log
 
 PASSES = 4  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting
 LINES_BEFORE_BLIND = 2000  # so many lines without any progress line: the format is not one that we can read
+UNKNOWN_FORMAT = "Print progress in a known format (docs/jobs.md lists them), for example “step 120”."
+MOST_FAILURES = 5000  # failure lines of one attempt that are kept
 LATE_LOG_S = 60  # a log that does not exist so long after the start is reported
+LONGEST_PATH = 1000  # what the table holds; a longer one is cut, and not found
 LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its way to the file
+CLOCKS = timedelta(seconds=5)  # a line this much older than the start was written by an earlier attempt
 SKEW = timedelta(seconds=90)  # a line's own time further in the future than this is not believed
 
 # The columns that this stage writes; poll writes the others of the same row, at the same time perhaps.
@@ -60,7 +64,7 @@ def ingest_attempt(attempt: Attempt, *, now: datetime, read: ReadLog = read_log)
     if attempt.started_at is None or _successor_started(attempt):
         return IngestOutcome(lines=0, more=False)
     reading = _read_all(attempt, now=now, read=read)
-    reading.signals = _dated(reading.signals, attempt, now)
+    reading.signals = _dated(_own(reading.signals, attempt), attempt, now)
     with transaction.atomic():
         _store_progress(attempt, reading.signals, now=now)
         _store_signals(attempt, reading.signals, now=now)
@@ -81,7 +85,7 @@ def log_paths(job: Job) -> list[str]:
     """The files to read: the comment's `log`, else the job's own output."""
     pattern = str(job.options.get("log", ""))
     if pattern:
-        return [expand_log_pattern(pattern, job_id=job.job_id, name=job.name, user=job.user)]
+        return [expand_log_pattern(pattern, job_id=job.job_id, name=job.name, user=job.user)[:LONGEST_PATH]]
     return list(dict.fromkeys(path for path in (job.stdout, job.stderr) if path and path != "/dev/null"))
 
 
@@ -154,6 +158,23 @@ def _note_trouble(attempt: Attempt, row: LogFile, got: LogRead, reading: _Readin
         reading.remedy = "Check the job's output path, and that this host mounts the file system that holds it."
 
 
+def _own(signals: list[Signal], attempt: Attempt) -> list[Signal]:
+    """Without what an earlier attempt wrote into the same file and nobody had read: its lines' times tell.
+
+    Only at the first look: were the clocks or time zones apart, what follows would be lost too.
+    """
+    if attempt.number == 0 or attempt.read_at is not None or attempt.started_at is None:
+        return signals
+    own: list[Signal] = []
+    earlier: dict[str, bool] = {}
+    for signal in signals:
+        if signal.at is not None:
+            earlier[signal.file] = signal.at < attempt.started_at - CLOCKS
+        if not earlier.get(signal.file, False):
+            own.append(signal)
+    return own
+
+
 def _dated(signals: list[Signal], attempt: Attempt, now: datetime) -> list[Signal]:
     """Every signal with a time: its line's own where that can be true, else that of the dated line before it.
 
@@ -211,6 +232,12 @@ def _store_signals(attempt: Attempt, signals: list[Signal], *, now: datetime) ->
         for s in signals
         if s.kind is not SignalKind.PROGRESS
     ]
+    # One job's flood of failure lines must not fill the tables; the cause is among the first.
+    failures = sum(row.kind == SignalKind.FAILURE for row in rows)
+    if failures and failures + attempt.signals.filter(kind=SignalKind.FAILURE).count() > MOST_FAILURES:
+        room = max(0, MOST_FAILURES - attempt.signals.filter(kind=SignalKind.FAILURE).count())
+        first = [row for row in rows if row.kind == SignalKind.FAILURE][:room]
+        rows = [*first, *(row for row in rows if row.kind != SignalKind.FAILURE)]
     SignalRow.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)
 
 
@@ -226,7 +253,7 @@ def _update_attempt(attempt: Attempt, reading: _Reading, *, now: datetime) -> No
         if following is not phase:
             phase = following
             attempt.phase, attempt.phase_since = phase, signal.at
-    attempt.blind_reason, attempt.blind_remedy = _blindness(attempt, reading)
+    attempt.blind_reason, attempt.blind_remedy = _blindness(attempt, reading, now=now)
 
 
 def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
@@ -239,11 +266,19 @@ def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
     elif signal.kind is SignalKind.LOADED and signal.step is not None:
         attempt.restored_step, attempt.restored_at = signal.step, signal.at
         attempt.fresh_start = False
+        _goes_back(attempt, signal.step)
     elif signal.kind is SignalKind.FRESH_START:
-        attempt.fresh_start, attempt.restored_at = True, signal.at
+        attempt.fresh_start, attempt.restored_at, attempt.restored_step = True, signal.at, None
+        _goes_back(attempt, 0)
 
 
-def _blindness(attempt: Attempt, reading: _Reading) -> tuple[str, str]:
+def _goes_back(attempt: Attempt, step: int) -> None:
+    """A launcher restarted the workers within the attempt: steps that come again are progress, not silence."""
+    if attempt.last_step is not None and attempt.last_step > step:
+        attempt.last_step = step
+
+
+def _blindness(attempt: Attempt, reading: _Reading, *, now: datetime) -> tuple[str, str]:
     """Why the attempt can't be observed and what would help; two empty strings where it can."""
     if JobState(attempt.state) is not JobState.RUNNING:
         return ("", "") if not reading.trouble else (reading.trouble[:300], reading.remedy[:300])
@@ -252,5 +287,15 @@ def _blindness(attempt: Attempt, reading: _Reading) -> tuple[str, str]:
     read_lines = sum(row.line for row in reading.rows)
     if attempt.last_step is None and read_lines > LINES_BEFORE_BLIND:
         reason = f"{read_lines} log lines were read and none reports progress in a known format."
-        return reason, "Print progress in a known format (docs/jobs.md lists them), for example “step 120”."
+        return reason, UNKNOWN_FORMAT
+    if attempt.last_step is None and _speaks_otherwise(attempt, reading, now=now):
+        return "Its log grows, but no line of it reports progress in a known format.", UNKNOWN_FORMAT
     return "", ""
+
+
+def _speaks_otherwise(attempt: Attempt, reading: _Reading, *, now: datetime) -> bool:
+    """Whether it has long been running and still writes, only not what we can read: that is no hang."""
+    patience = timedelta(seconds=settings.HANG_FIRST_STEP_S)
+    if attempt.started_at is None or now - attempt.started_at < patience / 2:
+        return False
+    return any(row.grew_at is not None and now - row.grew_at < patience / 4 for row in reading.rows)

@@ -27,7 +27,7 @@ from recovery.core.types import (
 from recovery.models import Attempt, Incident, Node, Recommendation
 from recovery.pipeline.facts import attempt_facts, current_rules, past_failures
 from recovery.pipeline.transition import advance
-from recovery.slurm.base import SlurmClient
+from recovery.slurm.base import HELD_BY_PEOPLE, SlurmClient
 
 
 def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime) -> Recommendation:
@@ -114,7 +114,8 @@ def _job_facts(attempt: Attempt, samples: tuple[Sample, ...]) -> JobFacts:
     return JobFacts(
         job_id=job.job_id, requeueable=job.requeueable, node_count=job.node_count or len(attempt.nodes), gpus=job.gpus,
         eligible_nodes=eligible_nodes(attempt), excluded_nodes=tuple(job.excluded_nodes),
-        held=job.held and JobState(job.state) is JobState.PENDING, step_time_s=typical_step_time(samples),
+        held=(job.held and JobState(job.state) is JobState.PENDING) or job.state_reason in HELD_BY_PEOPLE,
+        step_time_s=typical_step_time(samples),
         user=job.user, requeue_delay_s=job.cluster.requeue_delay_s,
     )  # fmt: skip
 

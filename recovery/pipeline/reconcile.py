@@ -23,7 +23,7 @@ from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
 from recovery.models import Attempt, Cluster, Incident, Recommendation
 from recovery.models.leased import Leased
 from recovery.pipeline import decide
-from recovery.pipeline.act import carry_out
+from recovery.pipeline.act import carry_out, moved_since
 from recovery.pipeline.detect import detect_attempt
 from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
 from recovery.pipeline.ingest import ingest_attempt
@@ -42,6 +42,8 @@ STEPS_PER_LOOK = 6  # detected → diagnosed → recommended → decided → act
 QUIET_AFTER, QUIET_RHYTHM = timedelta(minutes=15), timedelta(seconds=30)
 VANISHED = timedelta(hours=1)  # so long accounting is asked how a job ended that the controller forgot
 FORGOTTEN = timedelta(days=1)  # a case that nobody brings back for so long is given up
+
+BEFORE_DECISION = frozenset({IncidentState.DETECTED, IncidentState.DIAGNOSED, IncidentState.RECOMMENDED})
 
 ClientFor = Callable[[Cluster], SlurmClient]
 Clock = Callable[[], datetime]
@@ -160,14 +162,17 @@ def _step(incident: Incident, *, client: SlurmClient, clock: Clock) -> datetime 
     """One step of one case. A time: look again then; None: at its usual rhythm, or at once where the state changed."""
     now = clock()
     state = IncidentState(incident.state)
-    if state is IncidentState.DETECTED:
+    if state in BEFORE_DECISION and _moves_again(incident, incident.attempt):
+        why = f"The job moves again: step {steps(incident.attempt.last_step)} was seen."
+        decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)
+    elif state is IncidentState.DETECTED:
         diagnose_incident(incident, now=now)
     elif state is IncidentState.DIAGNOSED:
         _after_diagnosis(incident, client=client, now=now)
     elif state is IncidentState.RECOMMENDED:
         return _rule(incident, now=now)
     elif state is IncidentState.ACTING:
-        return carry_out(incident.actions.latest("intended_at"), client=client, now=now, clock=clock)
+        return carry_out(incident.actions.latest("intended_at", "pk"), client=client, now=now, clock=clock)
     elif state in (IncidentState.AWAITING_DECISION, IncidentState.WATCHING):
         _watch(incident, now=now)
     else:
@@ -217,9 +222,9 @@ def _watch(incident: Incident, *, now: datetime) -> None:
 
 
 def _moves_again(incident: Incident, attempt: Attempt) -> bool:
-    if incident.kind != FindingKind.HANG or attempt.last_step is None:
+    if incident.kind != FindingKind.HANG:
         return False
-    return attempt.state == JobState.RUNNING and attempt.last_step > (incident.failed_step or -1)
+    return attempt.state == JobState.RUNNING and moved_since(incident, attempt)
 
 
 def _watch_decision(incident: Incident, *, now: datetime) -> None:
@@ -257,6 +262,8 @@ def _note_error(row: Leased, error: Exception, *, now: datetime) -> None:
     with transaction.atomic():
         if isinstance(row, Incident):
             Incident.objects.filter(pk=row.pk).update(error=why)
+        if isinstance(row, Cluster):  # no observation, and the pages say why
+            Cluster.objects.filter(pk=row.pk).update(error=why, tried_at=now)
         audit.record(f"{kind}.look_failed", actor=SYSTEM, at=now, subject_kind=kind, subject_id=row.pk, reason=why)
 
 

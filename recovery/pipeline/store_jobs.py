@@ -77,7 +77,10 @@ def _fingerprint(job: Job) -> Fingerprint:
 
 def _seen(record: JobRecord) -> Fingerprint:
     return Fingerprint(
-        submitted_at=record.submitted_at, restart_count=record.restart_count, user=record.user, name=record.name[:300]
+        submitted_at=record.submitted_at,
+        restart_count=record.restart_count,
+        user=record.user[:100],
+        name=record.name[:300],
     )
 
 
@@ -90,9 +93,10 @@ def _fill(job: Job, record: JobRecord) -> None:
         options = parse_comment(record.comment)
         job.comment, job.comment_error = record.comment, options.error[:300]
         job.options = options_row(options)
-    job.name, job.user = record.name[:300], record.user
-    job.account, job.partition = record.account, record.partition
-    job.work_dir, job.stdout, job.stderr = record.work_dir, record.stdout, record.stderr
+    # Slurm takes longer texts (4096 for a path) than the tables hold, and one job must not spoil the whole picture.
+    job.name, job.user = record.name[:300], record.user[:100]
+    job.account, job.partition = record.account[:100], record.partition[:100]
+    job.work_dir, job.stdout, job.stderr = record.work_dir[:1000], record.stdout[:1000], record.stderr[:1000]
     job.requeueable, job.node_count, job.gpus = record.requeueable, record.node_count, record.gpus
     job.time_limit_s = record.time_limit_s
     job.state, job.state_reason, job.held = record.state, record.state_reason[:100], record.held
@@ -173,6 +177,8 @@ def _update_attempt(attempt: Attempt, record: JobRecord, *, now: datetime) -> No
     attempt.save(update_fields=[*ATTEMPT_FIELDS, "seen_at"])
     if attempt.closed_at is None:
         Attempt.objects.filter(pk=attempt.pk).update(next_look_at=now)
+    elif not record.state.is_terminal:  # it was given up as vanished, and is back
+        Attempt.objects.filter(pk=attempt.pk).update(closed_at=None, next_look_at=now)
 
 
 def _note_completing(job: Job, attempt: Attempt | None, *, now: datetime) -> None:

@@ -23,6 +23,7 @@ from recovery.pipeline.transition import advance
 
 RESTORE_TIME = timedelta(minutes=30)  # start-up, loading and compilation of a large model; counted from the start
 CHECKPOINT_TIME = timedelta(hours=2)  # used until the run's own checkpoint interval is known
+GONE = timedelta(minutes=10)  # so long a job that waits may be missing from the list before it is said
 LATE = 2.0  # a checkpoint is late after so many of the run's own intervals
 
 
@@ -30,7 +31,11 @@ def successor(incident: Incident) -> Attempt | None:
     """The newest started execution after the failed one: a later attempt of its job, or a later job of the run."""
     failed = incident.attempt
     later_attempt = Q(job_id=failed.job_id, number__gt=failed.number)
-    later_job = Q(job__run=incident.run, job__first_submitted_at__gt=failed.job.first_submitted_at)
+    # A job of the run that ran beside the failed one is no restart of it.
+    later_job = Q(
+        job__run=incident.run, job__first_submitted_at__gt=failed.job.first_submitted_at,
+        started_at__gte=incident.failed_at,
+    )  # fmt: skip
     return (
         Attempt.objects.filter(later_attempt | later_job)
         .exclude(started_at=None)  # the next job of a chain may wait behind the restarted one
@@ -44,6 +49,7 @@ def verify_incident(incident: Incident, *, now: datetime) -> None:
     """Move a case that waits for a restore or a checkpoint as far as what was seen allows."""
     attempt = successor(incident)
     if attempt is None:
+        _never_started(incident, now=now)
         return
     if incident.state == IncidentState.RESTORING and incident.new_attempt_id != attempt.pk:
         _adopt(incident, attempt)
@@ -53,6 +59,17 @@ def verify_incident(incident: Incident, *, now: datetime) -> None:
         _check_restore(incident, attempt, now=now)
     if incident.state == IncidentState.AWAITING_CHECKPOINT:
         _check_checkpoint(incident, attempt, now=now)
+
+
+def _never_started(incident: Incident, *, now: datetime) -> None:
+    """The job that was put back was cancelled or forgotten before it began: nothing will come by itself."""
+    job = incident.attempt.job
+    if job.state == JobState.CANCELLED:
+        why = "The job was cancelled before its new attempt started."
+        close(incident, Outcome.STOPPED_ON_PURPOSE, why=why, now=now)
+    elif incident.state == IncidentState.RESTORING and job.vanished_at and now - job.vanished_at > GONE:
+        alarm = "Slurm no longer lists the job, and its new attempt was never seen to start."
+        advance(incident, IncidentState.NEEDS_PERSON, now=now, why=alarm, alarm=alarm, deadline_at=None)
 
 
 def _adopt(incident: Incident, attempt: Attempt) -> None:

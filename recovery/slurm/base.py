@@ -17,6 +17,10 @@ from recovery.core.types import JobState, NodeState
 # JobHeldUser with the description "job requeued in held state"; an administrator's hold on top makes it JobHeldAdmin.
 HELD_BY_REQUEUE = "RequeuedHeld"
 
+# Somebody's hold. Put on a running job it shows in the reason alone, and takes effect when the job is put back; Slurm
+# 22.05 then calls it RequeuedHeld after a held requeue, as if it were ours.
+HELD_BY_PEOPLE = frozenset({"JobHeldAdmin", "JobHeldUser"})
+
 
 class SlurmError(Exception):
     """A call that gave no trustworthy answer.

@@ -80,7 +80,7 @@ def _failed(cursor: Cursor, refused: Refused) -> LogRead:
 def _follow(descriptor: int, path: str, cursor: Cursor, *, max_bytes: int, final: bool) -> LogRead:
     info = os.fstat(descriptor)
     if not _continues(descriptor, info, cursor):
-        cursor = Cursor(inode=info.st_ino)
+        cursor = Cursor(inode=_inode(info))
     data = _read(descriptor, cursor.offset, max(max_bytes, LINE_LIMIT + 2))
     at_end = cursor.offset + len(data) >= info.st_size
     before = _read(descriptor, cursor.offset - 1, 1) if cursor.offset else b""
@@ -89,7 +89,7 @@ def _follow(descriptor: int, path: str, cursor: Cursor, *, max_bytes: int, final
     offset = cursor.offset + splitter.used
     return LogRead(
         lines=tuple(splitter.lines),
-        cursor=Cursor(inode=info.st_ino, offset=offset, line=splitter.line, head=_landmarks(descriptor, offset)),
+        cursor=Cursor(inode=_inode(info), offset=offset, line=splitter.line, head=_landmarks(descriptor, offset)),
         error="",
         remedy="",
         missing=False,
@@ -97,9 +97,14 @@ def _follow(descriptor: int, path: str, cursor: Cursor, *, max_bytes: int, final
     )
 
 
+def _inode(info: os.stat_result) -> int:
+    """Some file systems use all 64 bits, tables hold 63."""
+    return info.st_ino & (2**63 - 1)
+
+
 def _continues(descriptor: int, info: os.stat_result, cursor: Cursor) -> bool:
     """Whether this is still the file that `cursor` stands in, with everything before the offset unchanged."""
-    if cursor.inode != info.st_ino or cursor.offset > info.st_size:
+    if cursor.inode != _inode(info) or cursor.offset > info.st_size:
         return False
     return cursor.head in ("", _landmarks(descriptor, cursor.offset))
 
