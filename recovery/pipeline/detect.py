@@ -27,6 +27,8 @@ def detect_attempt(attempt: Attempt, *, now: datetime) -> Incident | None:
     if requeued_by_us(attempt):
         return None  # its end was our doing
     findings = detect(attempt_facts(attempt, now=now), limits())
+    if not _is_training(attempt):
+        findings = [finding for finding in findings if finding.kind is FindingKind.CRASH]
     if not findings:
         return None
     worst = max(findings, key=lambda finding: SEVERITY[finding.kind])
@@ -40,6 +42,11 @@ def detect_attempt(attempt: Attempt, *, now: datetime) -> Incident | None:
     if _is_later(attempt, known):
         return _follow_up(known, attempt, worst, now=now)
     return None
+
+
+def _is_training(attempt: Attempt) -> bool:
+    """Whether silence can mean anything: the job opted in, or its log showed a trainer at work."""
+    return bool(attempt.job.options) or attempt.last_step is not None or attempt.restored_at is not None
 
 
 def _already_judged(attempt: Attempt, finding: Finding) -> bool:

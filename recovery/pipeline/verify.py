@@ -196,10 +196,10 @@ def _ended_quietly(incident: Incident, attempt: Attempt, *, now: datetime) -> bo
         and attempt.ended_at
         and attempt.read_at > attempt.ended_at
     ):
-        went_on = attempt.last_step is not None and attempt.last_step > (incident.failed_step or 0)
-        outcome = Outcome.RECOVERED if went_on and incident.restored_at else Outcome.NO_PROGRESS
-        why = f"The job ended as completed at step {steps(attempt.last_step)}; no further checkpoint was seen."
-        close(incident, outcome, why=why, now=now)
+        why = (
+            f"The job ended by itself as completed, at step {steps(attempt.last_step)}; no further checkpoint was seen."
+        )
+        close(incident, Outcome.STOPPED_ON_PURPOSE, why=why, now=now)
         return True
     return False
 
