@@ -84,7 +84,7 @@ def write(path: Path, answer: bytes) -> None:
         answer = re.sub(rb"\n\s*", b"", answer) + b"\n"
         answer = re.sub(rb'"operating_system": "[^"]*"', b'"operating_system": "Linux"', answer)
     root = str(Path(ENV["SLURM_CONF"]).parent.parent).encode()
-    for own, ours in ((root, b"/lab"), (socket.gethostname().encode(), b"host"), (str(WORK).encode(), b"/work")):
+    for own, ours in ((root, b"/lab"), (socket.gethostname().encode(), b"host"), (str(WORK).encode(), b"/home/ada")):
         answer = answer.replace(own, ours).replace(own.replace(b"/", b"\\/"), ours.replace(b"/", b"\\/"))
     path.write_bytes(answer)
 

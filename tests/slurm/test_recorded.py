@@ -61,7 +61,7 @@ def test_a_running_job_is_read_whole(recording: Recording) -> None:
 def test_a_name_that_imitates_slurms_own_output_stays_a_name(recording: Recording) -> None:
     job = recording.job("running")
     assert job.name == 'evil\nJobId=1 \x1f|"name'
-    assert job.stdout == f'/work/evil\nJobId=1 \x1f|"name-{job.job_id}.log'
+    assert job.stdout == f'/home/ada/evil\nJobId=1 \x1f|"name-{job.job_id}.log'
 
 
 def test_a_name_that_is_no_utf8_blinds_nobody(recording: Recording) -> None:
@@ -81,7 +81,7 @@ def test_a_failed_job_keeps_its_exit_code_and_its_two_files(recording: Recording
         4,
         None,
     )
-    assert (job.stdout, job.stderr) == (f"/work/slurm-{job.job_id}.out", f"/work/err-{job.job_id}.log")
+    assert (job.stdout, job.stderr) == (f"/home/ada/slurm-{job.job_id}.out", f"/home/ada/err-{job.job_id}.log")
     assert job.ended_at is not None
 
 
@@ -93,7 +93,7 @@ def test_a_job_that_a_signal_ended_has_the_signal(recording: Recording) -> None:
 def test_the_waiting_tasks_of_an_array_share_one_record_and_a_started_one_has_its_own(recording: Recording) -> None:
     waiting, task = recording.job("array"), recording.job("array", "_1")
     assert (waiting.state, waiting.stdout) == (JobState.PENDING, "")
-    assert (task.state, task.stdout) == (JobState.RUNNING, f"/work/out/{recording.job_id('array')}_1.log")
+    assert (task.state, task.stdout) == (JobState.RUNNING, f"/home/ada/out/{recording.job_id('array')}_1.log")
 
 
 def test_components_of_a_heterogeneous_job_are_jobs(recording: Recording) -> None:
