@@ -29,6 +29,7 @@ from recovery.slurm.base import (
     HELD_BY_REQUEUE,
     JobNotFound,
     JobRecord,
+    Operation,
     SlurmClient,
     SlurmError,
     SlurmRefused,
@@ -161,7 +162,7 @@ def _call(action: Action, step: Step, *, client: SlurmClient, clock: Callable[[]
     """Begin, call, record. Returns whether the scheduler said yes (or that it is already so)."""
     job = action.incident.attempt.job
     nodes = merged_exclusion(job.excluded_nodes, action.exclude_nodes) if step is Step.SET_EXCLUDED_NODES else ()
-    _begin(action, step, client.preview(step, job.job_id, nodes), now=clock())
+    _begin(action, step, client.preview(Operation(step.value), job.job_id, nodes=nodes), now=clock())
     begun = list(action.calls)
     try:
         CALLS[step](client, job.job_id, nodes)

@@ -64,10 +64,10 @@ def enrich_attempt(attempt: Attempt, *, client: SlurmClient, now: datetime) -> N
     if not job.cluster.accounting:
         return
     try:
-        records = client.attempts(job.job_id, since=job.first_submitted_at - timedelta(minutes=1))
+        found = client.attempts([job.job_id], since=job.first_submitted_at - timedelta(minutes=1))
     except SlurmError:
         return  # asked again at the next look, as long as the attempt is open
-    record = next((r for r in records if _is_of(r, attempt)), None)
+    record = next((r for r in found.get(job.job_id, ()) if _is_of(r, attempt)), None)
     if record is None or not record.state.is_terminal:
         return
     attempt.step_exit_codes = list(record.step_exit_codes)

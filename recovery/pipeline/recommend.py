@@ -27,7 +27,7 @@ from recovery.core.types import (
 from recovery.models import Attempt, Incident, Node, Recommendation
 from recovery.pipeline.facts import attempt_facts, current_rules, past_failures
 from recovery.pipeline.transition import advance
-from recovery.slurm.base import HELD_BY_PEOPLE, SlurmClient
+from recovery.slurm.base import HELD_BY_PEOPLE, Operation, SlurmClient
 
 
 def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime) -> Recommendation:
@@ -93,13 +93,13 @@ def preview(action: ActionKind, attempt: Attempt, nodes: Sequence[str], *, clien
     """The exact scheduler operations of an action, in order."""
     job = attempt.job
     if action is ActionKind.REQUEUE:
-        return [client.preview("requeue", job.job_id)]
+        return [client.preview(Operation.REQUEUE, job.job_id)]
     if action is ActionKind.REQUEUE_EXCLUDING:
         merged = merged_exclusion(job.excluded_nodes, nodes)
         return [
-            client.preview("requeue_hold", job.job_id),
-            client.preview("set_excluded_nodes", job.job_id, merged),
-            client.preview("release", job.job_id),
+            client.preview(Operation.REQUEUE_HOLD, job.job_id),
+            client.preview(Operation.SET_EXCLUDED_NODES, job.job_id, nodes=merged),
+            client.preview(Operation.RELEASE, job.job_id),
         ]
     return []
 

@@ -7,8 +7,10 @@ did is only known from a later read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Protocol
 
 from recovery.core.types import JobState, NodeState
@@ -47,8 +49,62 @@ class SlurmRefused(SlurmError):
     """Slurm answered and said no (permission, unknown job, wrong state)."""
 
 
+class NotSupported(SlurmRefused):
+    """This back end (or this release behind it) has no such call: `can` says so before anybody tries."""
+
+
 class JobNotFound(SlurmRefused):
     """The scheduler no longer knows the job: ended longer than MinJobAge ago, or never was."""
+
+
+class Operation(StrEnum):
+    """Everything that may be asked of a cluster or done to it, by the name of its call."""
+
+    JOBS = "jobs"
+    JOB = "job"
+    ATTEMPTS = "attempts"
+    NODES = "nodes"
+    PARTITIONS = "partitions"
+    RESERVATIONS = "reservations"
+    BATCH_SCRIPT = "batch_script"
+    REQUEUE = "requeue"
+    REQUEUE_HOLD = "requeue_hold"
+    SET_EXCLUDED_NODES = "set_excluded_nodes"
+    RELEASE = "release"
+    HOLD = "hold"
+    CANCEL = "cancel"
+    SET_TIME_LIMIT = "set_time_limit"
+    SET_ADMIN_COMMENT = "set_admin_comment"
+    DRAIN_NODE = "drain_node"
+    RESUME_NODE = "resume_node"
+    SUBMIT = "submit"
+
+    @property
+    def is_write(self) -> bool:
+        return self not in READS
+
+
+READS = frozenset(
+    {
+        *(Operation.JOBS, Operation.JOB, Operation.ATTEMPTS, Operation.NODES, Operation.PARTITIONS),
+        *(Operation.RESERVATIONS, Operation.BATCH_SCRIPT),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Can:
+    """Whether a cluster can be asked for something; `reason` and `remedy` are sentences for people where it can't."""
+
+    yes: bool
+    reason: str = ""
+    remedy: str = ""
+
+    def __bool__(self) -> bool:
+        return self.yes
+
+
+YES = Can(yes=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +142,19 @@ class JobRecord:
     stdout: str = ""
     stderr: str = ""
     batch_host: str = ""
+    qos: str = ""
+    features: str = ""  # the constraint as it was written: "h100&ib", "" for none
+    reservation: str = ""
+    admin_comment: str = ""
+    unique_id: str = ""  # Slurm's own identity of a submission (SLUID), where the release has one
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobsPicture:
+    """All jobs at one moment. `jobs` is None where nothing has changed since the picture that `mark` came with."""
+
+    jobs: list[JobRecord] | None
+    mark: str = ""  # to be given back at the next look; "" where the back end can't tell
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +183,54 @@ class NodeRecord:
     reason: str = ""
     reason_by: str = ""
     reason_at: datetime | None = None
+    features: tuple[str, ...] = ()  # those active now
+    gpus: int = 0
+    jobs_on_it: bool = False  # some job has (a part of) it: allocated, mixed or completing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionRecord:
+    """`up` is False where it takes no jobs or starts none (DOWN, DRAIN, INACTIVE)."""
+
+    name: str
+    up: bool
+    nodes: tuple[str, ...]
+    default: bool = False
+    time_limit_s: float | None = None  # None: unlimited
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReservationRecord:
+    """Nodes set aside for somebody for a time; `users` and `accounts` are who may use them (all empty: nobody)."""
+
+    name: str
+    nodes: tuple[str, ...]
+    starts_at: datetime
+    ends_at: datetime
+    users: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    maintenance: bool = False  # flag MAINT: no job may run into it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submission:
+    """A batch script to be submitted, on behalf of `user` where that isn't us. "" and None leave Slurm's default.
+
+    `environment` is added to what Slurm gives a batch job; nothing of our own environment goes with it.
+    """
+
+    script: str  # whole, with its #!-line
+    user: str
+    work_dir: str
+    name: str = ""
+    account: str = ""
+    partition: str = ""
+    comment: str = ""
+    admin_comment: str = ""
+    excluded_nodes: tuple[str, ...] = ()
+    time_limit_s: float | None = None
+    hold: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,26 +244,75 @@ class Health:
     accounting: bool  # whether past attempts can be asked for
     requeue_delay_s: float
     latency_s: float
+    min_job_age_s: float | None = None  # how long ended jobs stay known; None where it can't be told
+    store_flags: tuple[str, ...] = ()  # AccountingStoreFlags: "job_comment", "job_script", …
+    controller_time: datetime | None = None  # its clock when it answered, to the second
+
+
+class RightsLevel(StrEnum):
+    """What Slurm lets us do to other people's jobs, and to nodes."""
+
+    FULL = "full"  # root, SlurmUser or an administrator: jobs and nodes, and submitting as others where we are root
+    OPERATOR = "operator"  # jobs of others and nodes, not the configuration
+    OWN = "own"  # our own jobs only
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rights:
+    """As whom we speak to Slurm, and how the level is known, in words."""
+
+    user: str
+    level: RightsLevel
+    how: str
 
 
 class SlurmClient(Protocol):
-    """One cluster. Every call may raise SlurmError; none blocks longer than its time-out (10 s unless configured)."""
+    """One cluster. Every call may raise SlurmError; none blocks longer than its time-out (10 s unless configured).
+
+    Calls that `can` denies raise NotSupported and touch nothing.
+    """
+
+    def can(self, operation: Operation) -> Can:
+        """Whether this back end has the call here. Says nothing of rights: those are asked for with `rights`."""
+        ...
 
     def health(self) -> Health: ...
 
+    def rights(self) -> Rights: ...
+
     def jobs(self) -> list[JobRecord]:
         """Every job that the controller knows, finished ones within MinJobAge too."""
+        ...
+
+    def jobs_since(self, mark: str) -> JobsPicture:
+        """As jobs(), but without the jobs where nothing has changed since `mark` ("": always all jobs)."""
         ...
 
     def job(self, job_id: str) -> JobRecord:
         """One job, read fresh. Raises JobNotFound."""
         ...
 
-    def attempts(self, job_id: str, *, since: datetime) -> list[AttemptRecord]:
-        """All attempts that accounting knows of, oldest first. Raises SlurmRefused where there is no accounting."""
+    def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
+        """All attempts of these jobs that accounting knows of, oldest first; a job that it doesn't know is left out.
+
+        One question, however many jobs. `since` must not be later than the first submission, or numbers start too
+        late. Raises SlurmRefused where there is no accounting.
+        """
         ...
 
     def nodes(self) -> list[NodeRecord]: ...
+
+    def partitions(self) -> list[PartitionRecord]: ...
+
+    def reservations(self) -> list[ReservationRecord]: ...
+
+    def batch_script(self, job_id: str) -> str:
+        """The script that the job was submitted with.
+
+        Raises JobNotFound; SlurmRefused where it isn't kept or is not ours to read.
+        """
+        ...
 
     def requeue(self, job_id: str, *, hold: bool) -> None:
         """Put a running or ended job back into the queue (`hold`: and keep it there).
@@ -161,6 +327,38 @@ class SlurmClient(Protocol):
 
     def release(self, job_id: str) -> None: ...
 
-    def preview(self, operation: str, job_id: str, nodes: tuple[str, ...] = ()) -> str:
-        """The exact command or request that one of requeue, requeue_hold, set_excluded_nodes, release would run."""
+    def hold(self, job_id: str) -> None:
+        """Keep a pending job from starting, so that its owner can't release it (an administrator's hold)."""
+        ...
+
+    def cancel(self, job_id: str) -> None:
+        """End a job for good. Raises SlurmRefused where it has ended already."""
+        ...
+
+    def set_time_limit(self, job_id: str, seconds: float) -> None:
+        """Set the whole time limit of a pending or running job, in seconds; Slurm counts in minutes (rounded up)."""
+        ...
+
+    def set_admin_comment(self, job_id: str, text: str) -> None:
+        """Replace the comment that only administrators write; one line, at most 1000 characters."""
+        ...
+
+    def drain_node(self, name: str, reason: str) -> None:
+        """Let a node take no new jobs; those that run on it go on."""
+        ...
+
+    def resume_node(self, name: str) -> None:
+        """Let a drained (or down) node take jobs again. Raises SlurmRefused where there is nothing to resume."""
+        ...
+
+    def submit(self, submission: Submission) -> str:
+        """Submit a batch script; the new job's id."""
+        ...
+
+    def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
+        """The exact command or request that a write would run, without running it.
+
+        `subject` is the job id or the node; `nodes` those to exclude; `value` the time limit in seconds, the admin
+        comment or the drain reason, as text. Raises NotSupported where `can` says no.
+        """
         ...

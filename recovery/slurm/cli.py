@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +21,7 @@ from recovery.slurm.base import (
     JobNotFound,
     JobRecord,
     NodeRecord,
+    Operation,
     SlurmClient,
     SlurmRefused,
     SlurmUnreachable,
@@ -108,11 +109,14 @@ class CliClient(SlurmClient):
                 return record
         raise JobNotFound("the controller knows no such job", tried=answer.tried, permanent=True)
 
-    def attempts(self, job_id: str, *, since: datetime) -> list[AttemptRecord]:
-        """`since` must not be later than the job's first submission, or the numbers start too late."""
-        _check_job_id(job_id)
-        answer = self._run("sacct", *sacct.arguments(job_id, since=since))
-        return self._parsed(answer, lambda output: sacct.parse_attempts(output, job_id))
+    def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
+        for job_id in job_ids:
+            _check_job_id(job_id)
+        if not job_ids:
+            return {}
+        answer = self._run("sacct", *sacct.arguments(job_ids, since=since))
+        found = self._parsed(answer, lambda output: {job: sacct.parse_attempts(output, job) for job in job_ids})
+        return {job: attempts for job, attempts in found.items() if attempts}
 
     def nodes(self) -> list[NodeRecord]:
         # Releases after 22.05 answer in groups of alike nodes: --Node makes a group of each.
@@ -135,13 +139,13 @@ class CliClient(SlurmClient):
     def release(self, job_id: str) -> None:
         self._run(*_release(job_id))
 
-    def preview(self, operation: str, job_id: str, nodes: tuple[str, ...] = ()) -> str:
+    def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
         """One of requeue, requeue_hold, set_excluded_nodes, release; KeyError for another word."""
         commands: dict[str, Callable[[], tuple[str, ...]]] = {
-            "requeue": lambda: _requeue(job_id, hold=False),
-            "requeue_hold": lambda: _requeue(job_id, hold=True),
-            "set_excluded_nodes": lambda: _set_excluded_nodes(job_id, nodes),
-            "release": lambda: _release(job_id),
+            "requeue": lambda: _requeue(subject, hold=False),
+            "requeue_hold": lambda: _requeue(subject, hold=True),
+            "set_excluded_nodes": lambda: _set_excluded_nodes(subject, nodes),
+            "release": lambda: _release(subject),
         }
         return shlex.join(commands[operation]())
 

@@ -26,11 +26,11 @@ _CANCELLED_BY = re.compile(r"CANCELLED by (\d{1,10})")
 _NO_TIME = frozenset({"", "None", "Unknown"})
 
 
-def arguments(job_id: str, *, since: datetime) -> list[str]:
+def arguments(job_ids: Sequence[str], *, since: datetime) -> list[str]:
     """The arguments for sacct. Times are read and written in UTC (the caller sets TZ)."""
     start = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     options = ["--duplicates", "--noheader", "--parsable2", f"--delimiter={DELIMITER}"]
-    return [*options, f"--format={','.join(COLUMNS)}", f"--starttime={start}", f"--jobs={job_id}"]
+    return [*options, f"--format={','.join(COLUMNS)}", f"--starttime={start}", f"--jobs={','.join(job_ids)}"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

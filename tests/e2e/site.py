@@ -127,7 +127,7 @@ class Site:
 
     def history(self, job_id: str) -> list[AttemptRecord]:
         """Slurm's own accounting of the job's executions."""
-        return self.client.attempts(job_id, since=datetime(2020, 1, 1, tzinfo=UTC))
+        return self.client.attempts([job_id], since=datetime(2020, 1, 1, tzinfo=UTC)).get(job_id, [])
 
     @property
     def incident(self) -> Incident:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -14,6 +14,7 @@ from recovery.slurm.base import (
     JobNotFound,
     JobRecord,
     NodeRecord,
+    Operation,
     SlurmError,
     SlurmRefused,
     SlurmUnreachable,
@@ -52,18 +53,19 @@ class FakeSlurm:
             raise JobNotFound("Invalid job id specified", tried=f"job {job_id}", permanent=True)
         return self.table[job_id]
 
-    def attempts(self, job_id: str, *, since: datetime) -> list[AttemptRecord]:
+    def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
         self._speak()
         if not self.accounting:
             raise SlurmRefused("no accounting", tried="attempts", permanent=True)
-        return [record for record in self.history if record.job_id == job_id]
+        found = {job_id: [record for record in self.history if record.job_id == job_id] for job_id in job_ids}
+        return {job_id: records for job_id, records in found.items() if records}
 
     def nodes(self) -> list[NodeRecord]:
         self._speak()
         return list(self.node_table.values())
 
-    def preview(self, operation: str, job_id: str, nodes: tuple[str, ...] = ()) -> str:
-        return " ".join(("fake", operation, job_id, *nodes))
+    def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
+        return " ".join(("fake", operation, subject, *nodes))
 
     # writes
     def requeue(self, job_id: str, *, hold: bool) -> None:

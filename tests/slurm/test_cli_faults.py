@@ -12,7 +12,7 @@ import pytest
 
 from recovery.demo.processes import identify, wait_until
 from recovery.slurm import command
-from recovery.slurm.base import JobNotFound, SlurmError, SlurmRefused, SlurmUnreachable
+from recovery.slurm.base import JobNotFound, Operation, SlurmError, SlurmRefused, SlurmUnreachable
 from recovery.slurm.cli import CliClient
 from tests.slurm.test_json_answers import JOB_22_05
 
@@ -21,7 +21,7 @@ READS: dict[str, Callable[[CliClient], object]] = {
     "jobs": CliClient.jobs,
     "job": lambda client: client.job("12"),
     "nodes": CliClient.nodes,
-    "attempts": lambda client: client.attempts("12", since=SINCE),
+    "attempts": lambda client: client.attempts(["12"], since=SINCE),
     "health": CliClient.health,
 }
 WRITES: dict[str, Callable[[CliClient], object]] = {
@@ -172,10 +172,13 @@ def test_writes_are_plain_argument_lists(slurm: FakeSlurm) -> None:
 
 def test_a_preview_is_the_command_that_would_run(slurm: FakeSlurm) -> None:
     client = slurm.client()
-    assert client.preview("requeue", "12") == "scontrol requeue 12"
-    assert client.preview("requeue_hold", "12_3") == "scontrol requeuehold 12_3"
-    assert client.preview("set_excluded_nodes", "12", ("n1", "n2")) == "scontrol update JobId=12 ExcNodeList=n1,n2"
-    assert client.preview("release", "12") == "scontrol release 12"
+    assert client.preview(Operation.REQUEUE, "12") == "scontrol requeue 12"
+    assert client.preview(Operation.REQUEUE_HOLD, "12_3") == "scontrol requeuehold 12_3"
+    assert (
+        client.preview(Operation.SET_EXCLUDED_NODES, "12", nodes=("n1", "n2"))
+        == "scontrol update JobId=12 ExcNodeList=n1,n2"
+    )
+    assert client.preview(Operation.RELEASE, "12") == "scontrol release 12"
     assert slurm.calls == []
 
 
@@ -203,11 +206,11 @@ def test_what_is_no_job_id_never_reaches_an_argument(slurm: FakeSlurm, job_id: s
     client = slurm.client()
     calls: list[Callable[[], object]] = [
         lambda: client.job(job_id),
-        lambda: client.attempts(job_id, since=SINCE),
+        lambda: client.attempts([job_id], since=SINCE),
         lambda: client.requeue(job_id, hold=False),
         lambda: client.set_excluded_nodes(job_id, ("n1",)),
         lambda: client.release(job_id),
-        lambda: client.preview("requeue", job_id),
+        lambda: client.preview(Operation.REQUEUE, job_id),
     ]
     for call in calls:
         with pytest.raises(JobNotFound):

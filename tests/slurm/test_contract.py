@@ -14,6 +14,7 @@ from recovery.slurm.base import (
     AttemptRecord,
     JobNotFound,
     JobRecord,
+    Operation,
     SlurmClient,
     SlurmRefused,
 )
@@ -248,9 +249,9 @@ def test_a_node_that_there_is_not_can_not_be_excluded(harness: Harness, name: st
 
 def test_a_preview_names_job_and_nodes_and_does_nothing(harness: Harness) -> None:
     job = running(harness)
-    for operation in ("requeue", "requeue_hold", "set_excluded_nodes", "release"):
-        assert job.job_id in harness.client.preview(operation, job.job_id, job.nodes)
-    assert job.nodes[0] in harness.client.preview("set_excluded_nodes", job.job_id, job.nodes)
+    for operation in (Operation.REQUEUE, Operation.REQUEUE_HOLD, Operation.SET_EXCLUDED_NODES, Operation.RELEASE):
+        assert job.job_id in harness.client.preview(operation, job.job_id, nodes=job.nodes)
+    assert job.nodes[0] in harness.client.preview(Operation.SET_EXCLUDED_NODES, job.job_id, nodes=job.nodes)
     assert harness.client.job(job.job_id) == job
 
 
@@ -284,7 +285,7 @@ def attempts_until(
     """Accounting lags behind the controller: asked until it shows what is known to have happened."""
 
     def look() -> list[AttemptRecord]:
-        found = harness.client.attempts(job.job_id, since=job.submitted_at)
+        found = harness.client.attempts([job.job_id], since=job.submitted_at).get(job.job_id, [])
         return found if seen(found) else []
 
     return wait_until(harness, look)
@@ -332,4 +333,4 @@ def test_an_attempt_that_was_cancelled_says_by_whom(accounted: Harness) -> None:
 
 
 def test_accounting_knows_nothing_of_an_unknown_job(accounted: Harness) -> None:
-    assert accounted.client.attempts(UNKNOWN_JOB, since=accounted.now() - timedelta(days=1)) == []
+    assert accounted.client.attempts([UNKNOWN_JOB], since=accounted.now() - timedelta(days=1)) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +13,7 @@ from recovery.slurm.base import (
     Health,
     JobRecord,
     NodeRecord,
+    Operation,
     SlurmClient,
     SlurmError,
     SlurmRefused,
@@ -63,15 +64,16 @@ class SimulatorClient(SlurmClient):
     def job(self, job_id: str) -> JobRecord:
         return self._call("job", lambda world: job_record(world, world.job(job_id, tried=f"show job {job_id}")))
 
-    def attempts(self, job_id: str, *, since: datetime) -> list[AttemptRecord]:
-        tried = f"accounting of job {job_id}"
+    def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
+        tried = f"accounting of job {', '.join(job_ids)[:100]}"
 
-        def read(world: World) -> list[AttemptRecord]:
+        def read(world: World) -> dict[str, list[AttemptRecord]]:
             if not world.spec.accounting:
                 raise SlurmRefused("Slurm accounting storage is disabled", tried=tried, permanent=True)
             if _trouble(world, "attempts", TroubleKind.NO_ACCOUNTING):
                 raise SlurmUnreachable("Connection refused by slurmdbd", tried=tried)
-            return attempt_records(world, job_id, since=since)
+            found = {job_id: attempt_records(world, job_id, since=since) for job_id in job_ids}
+            return {job_id: attempts for job_id, attempts in found.items() if attempts}
 
         return self._call("attempts", read)
 
@@ -87,13 +89,13 @@ class SimulatorClient(SlurmClient):
     def release(self, job_id: str) -> None:
         self._call("release", lambda world: world.release(job_id))
 
-    def preview(self, operation: str, job_id: str, nodes: tuple[str, ...] = ()) -> str:
+    def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
         """The command that would do the same on a real cluster. Raises KeyError for an unknown operation."""
         commands = {
-            "requeue": f"scontrol requeue {job_id}",
-            "requeue_hold": f"scontrol requeuehold {job_id}",
-            "set_excluded_nodes": f"scontrol update JobId={job_id} ExcNodeList={','.join(nodes)}",
-            "release": f"scontrol release {job_id}",
+            "requeue": f"scontrol requeue {subject}",
+            "requeue_hold": f"scontrol requeuehold {subject}",
+            "set_excluded_nodes": f"scontrol update JobId={subject} ExcNodeList={','.join(nodes)}",
+            "release": f"scontrol release {subject}",
         }
         return commands[operation]
 

@@ -107,7 +107,7 @@ def test_accounting_outlives_the_controllers_memory(sim: Sim) -> None:
     sim.run(400)
     assert sim.client.jobs() == []
     assert [a.state for a in sim.attempts(job)] == [JobState.FAILED]
-    assert sim.client.attempts(job, since=START + timedelta(seconds=300)) == []
+    assert sim.client.attempts([job], since=START + timedelta(seconds=300)) == {}
 
 
 def test_without_accounting_attempts_are_refused(tmp_path: Path) -> None:

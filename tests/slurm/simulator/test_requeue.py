@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recovery.core.types import JobState
-from recovery.slurm.base import HELD_BY_REQUEUE, JobNotFound, SlurmRefused
+from recovery.slurm.base import HELD_BY_REQUEUE, JobNotFound, Operation, SlurmRefused
 from recovery.slurm.simulator import FaultKind
 from tests.slurm.simulator.virtual import Sim, failing, make_sim, train
 
@@ -164,8 +164,8 @@ def test_a_requeued_job_is_not_forgotten(sim: Sim) -> None:
 
 
 def test_the_preview_is_the_command_for_a_real_cluster(sim: Sim) -> None:
-    assert sim.client.preview("requeue", "7") == "scontrol requeue 7"
-    assert sim.client.preview("requeue_hold", "7") == "scontrol requeuehold 7"
-    assert sim.client.preview("release", "7") == "scontrol release 7"
-    shown = sim.client.preview("set_excluded_nodes", "7", ("gpu-01", "gpu-02"))
+    assert sim.client.preview(Operation.REQUEUE, "7") == "scontrol requeue 7"
+    assert sim.client.preview(Operation.REQUEUE_HOLD, "7") == "scontrol requeuehold 7"
+    assert sim.client.preview(Operation.RELEASE, "7") == "scontrol release 7"
+    shown = sim.client.preview(Operation.SET_EXCLUDED_NODES, "7", nodes=("gpu-01", "gpu-02"))
     assert shown == "scontrol update JobId=7 ExcNodeList=gpu-01,gpu-02"

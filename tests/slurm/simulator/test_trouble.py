@@ -17,7 +17,7 @@ READS: dict[str, Callable[[SlurmClient], object]] = {
     "health": lambda client: client.health(),
     "jobs": lambda client: client.jobs(),
     "job": lambda client: client.job("4101"),
-    "attempts": lambda client: client.attempts("4101", since=START),
+    "attempts": lambda client: client.attempts(["4101"], since=START),
     "nodes": lambda client: client.nodes(),
 }
 WRITES: dict[str, Callable[[SlurmClient], object]] = {

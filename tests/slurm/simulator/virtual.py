@@ -60,7 +60,7 @@ class Sim:
         raise AssertionError(f"not seen within {within_s} s: {job}")
 
     def attempts(self, job_id: str) -> list[AttemptRecord]:
-        return self.client.attempts(job_id, since=START - timedelta(hours=1))
+        return self.client.attempts([job_id], since=START - timedelta(hours=1)).get(job_id, [])
 
     def log(self, job_id: str) -> str:
         """What the job has written so far; "" before it started."""
