@@ -27,16 +27,14 @@ from recovery.slurm.base import (
     SlurmUnreachable,
 )
 from recovery.slurm.command import Answer
-from recovery.slurm.hostlist import is_node_name
 from recovery.slurm.json_values import BadAnswer, clean
+from recovery.slurm.names import check_job_id, check_node_names
 
 T = TypeVar("T")
 
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin:/usr/local/sbin:/usr/sbin:/sbin"
 DEFAULT_CRED_EXPIRE_S = 120  # slurm.conf(5), AuthInfo
 
-# A plain job, an array task, a component of a heterogeneous job. Nothing else may stand in an argument.
-_JOB_ID = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,9}|\+[0-9]{1,4})?")
 _CONFIG = re.compile(r"^(\w+)\s*= ?(.*)$", re.MULTILINE)
 
 _UNKNOWN_JOB = "Invalid job id specified"
@@ -102,7 +100,7 @@ class CliClient(SlurmClient):
 
     def job(self, job_id: str) -> JobRecord:
         """Read out of all jobs on 22.05, whose `squeue --json` ignores --jobs; later releases send the one."""
-        _check_job_id(job_id)
+        check_job_id(job_id)
         answer = self._run("squeue", "--json", "--all", "--states=all", f"--jobs={job_id}")
         for record in self._parsed(answer, cli_json.parse_jobs):
             if record.job_id == job_id:
@@ -111,7 +109,7 @@ class CliClient(SlurmClient):
 
     def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
         for job_id in job_ids:
-            _check_job_id(job_id)
+            check_job_id(job_id)
         if not job_ids:
             return {}
         answer = self._run("sacct", *sacct.arguments(job_ids, since=since))
@@ -177,7 +175,7 @@ def _is_file(path: str) -> bool:
 
 
 def _requeue(job_id: str, *, hold: bool) -> tuple[str, ...]:
-    _check_job_id(job_id)
+    check_job_id(job_id)
     leader, plus, offset = job_id.partition("+")
     if plus and offset != "0":
         message = f"{job_id} is one component of a heterogeneous job, which Slurm only requeues as a whole: {leader}+0"
@@ -186,24 +184,14 @@ def _requeue(job_id: str, *, hold: bool) -> tuple[str, ...]:
 
 
 def _set_excluded_nodes(job_id: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
-    _check_job_id(job_id)
-    bad = [name for name in nodes if not is_node_name(name)]
-    if bad:
-        raise SlurmRefused(
-            f"{bad[0][:100]!r} is not a node name", tried=f"exclude nodes of job {job_id}", permanent=True
-        )
+    check_job_id(job_id)
+    check_node_names(nodes, tried=f"exclude nodes of job {job_id}")
     return ("scontrol", "update", f"JobId={job_id}", f"ExcNodeList={','.join(nodes)}")
 
 
 def _release(job_id: str) -> tuple[str, ...]:
-    _check_job_id(job_id)
+    check_job_id(job_id)
     return ("scontrol", "release", job_id)
-
-
-def _check_job_id(job_id: str) -> None:
-    """Nothing but a job id may get into an argument list: "all", a list or an option would mean other jobs."""
-    if not _JOB_ID.fullmatch(job_id):
-        raise JobNotFound(f"{job_id[:50]!r} is not a job id", tried="look at the id", permanent=True)
 
 
 def _error(answer: Answer) -> SlurmRefused | SlurmUnreachable:

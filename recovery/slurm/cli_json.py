@@ -11,38 +11,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pwd
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-from recovery.core.types import JobState, NodeState
+from recovery.core.types import JobState
 from recovery.slurm import hostlist, job_paths
 from recovery.slurm import json_values as values
 from recovery.slurm.base import HELD_BY_REQUEUE, JobRecord, NodeRecord
 from recovery.slurm.job_gpus import gpus_of
 from recovery.slurm.job_paths import PathFacts
 from recovery.slurm.json_values import BadAnswer
+from recovery.slurm.names import user_name
+from recovery.slurm.states import job_state, node_state
 
 YEAR_MINUTES = 365 * 24 * 60  # slurmctld's stand-in for an unlimited time limit once the job runs
 
-# One word of Slurm's each. Flags come before base states: a job that is COMPLETING is so whatever it was before.
-_FLAGS: tuple[tuple[str, JobState], ...] = (
-    ("COMPLETING", JobState.COMPLETING),
-    ("STAGE_OUT", JobState.COMPLETING),
-    ("REQUEUED", JobState.PENDING),
-    ("REQUEUE_FED", JobState.PENDING),
-    ("REQUEUE_HOLD", JobState.PENDING),
-    ("SPECIAL_EXIT", JobState.PENDING),  # requeued and held
-    ("RESV_DEL_HOLD", JobState.PENDING),
-    ("STOPPED", JobState.SUSPENDED),
-    ("CONFIGURING", JobState.RUNNING),  # it has its nodes, they boot
-    ("RESIZING", JobState.RUNNING),
-    ("SIGNALING", JobState.RUNNING),
-)
-_BASE: dict[str, JobState] = {
-    state.name: state for state in JobState if state not in (JobState.UNKNOWN, JobState.REQUEUED, JobState.COMPLETING)
-}
 _ESSENTIAL = (
     *("job_id", "job_state", "name", "submit_time", "start_time", "end_time", "restart_cnt", "priority", "requeue"),
     *("exit_code", "nodes", "excluded_nodes", "standard_output", "standard_error", "current_working_directory"),
@@ -153,14 +136,6 @@ def _job_id(entry: Mapping[str, Any], raw_id: int) -> str:
     return str(raw_id)
 
 
-def job_state(words: list[str]) -> JobState:
-    """Our word for Slurm's states and flags; UNKNOWN for one that we don't know, never a guess."""
-    for flag, state in _FLAGS:
-        if flag in words:
-            return state
-    return next((_BASE[word] for word in words if word in _BASE), JobState.UNKNOWN)
-
-
 def _exit(entry: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Exit code and signal (None: no signal). 22.05 gives a raw wait status, later releases an object."""
     value = entry["exit_code"]
@@ -215,15 +190,6 @@ def _user(entry: Mapping[str, Any]) -> str:
     return user_name(uid)
 
 
-@lru_cache(maxsize=1024)
-def user_name(uid: int) -> str:
-    """The account's name on this machine, else the number as text."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid)
-
-
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
@@ -276,14 +242,3 @@ def _group(entry: Mapping[str, Any]) -> list[NodeRecord]:
 
 def _in_more_partitions(known: NodeRecord, record: NodeRecord) -> NodeRecord:
     return dataclasses.replace(known, partitions=tuple(dict.fromkeys(known.partitions + record.partitions)))
-
-
-def node_state(words: list[str]) -> NodeState:
-    """What a decision needs of Slurm's base states and flags."""
-    found = set(words)
-    if found & {"DOWN", "ERROR", "NOT_RESPONDING", "INVALID_REG", "INVAL", "REBOOT_ISSUED"}:
-        return NodeState.DOWN
-    busy = found & {"ALLOCATED", "MIXED", "COMPLETING"}
-    if found & {"DRAIN", "FAIL"}:  # FAIL: an admin expects it to fail soon, it gets no new jobs
-        return NodeState.DRAINING if busy else NodeState.DRAINED
-    return NodeState.UP if busy or "IDLE" in found else NodeState.UNKNOWN

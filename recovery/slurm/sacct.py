@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from recovery.core.types import JobState
 from recovery.slurm import hostlist
 from recovery.slurm.base import AttemptRecord
-from recovery.slurm.cli_json import job_state, user_name
 from recovery.slurm.json_values import BadAnswer
+from recovery.slurm.names import user_name
+from recovery.slurm.states import job_state
 
 DELIMITER = "\x1f"
 # DBIndex is the accounting row of one attempt; its steps carry the same.

@@ -18,33 +18,24 @@ from recovery.slurm.base import (
     SlurmClient,
     SlurmRefused,
 )
+from tests.slurm.back_ends import params
 from tests.slurm.harness import Harness, wait_until
-from tests.slurm.lab_fixture import LabHarness
-from tests.slurm.simulator.harness import make_harness
 
 LONG_S = 600.0  # longer than any test looks
 UNKNOWN_JOB = "2000000"
-BACK_ENDS = ["simulator", pytest.param("slurm", marks=pytest.mark.slurm)]
-BACK_ENDS_WITH_ACCOUNTING = ["simulator", pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.accounting])]
 
 
-def open_harness(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Harness:
-    if kind == "simulator":
-        return make_harness(tmp_path)
-    return LabHarness(request.getfixturevalue("slurm_lab"), request.getfixturevalue("slurm_client"), tmp_path)
-
-
-@pytest.fixture(params=BACK_ENDS)
+@pytest.fixture(params=params())
 def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
-    opened = open_harness(request.param, request, tmp_path)
+    opened = request.param.open(request, tmp_path)
     yield opened
     opened.close()
 
 
-@pytest.fixture(params=BACK_ENDS_WITH_ACCOUNTING)
+@pytest.fixture(params=params(accounting=True))
 def accounted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     """A harness whose cluster keeps accounts."""
-    opened = open_harness(request.param, request, tmp_path)
+    opened = request.param.open(request, tmp_path)
     yield opened
     opened.close()
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from recovery.core.types import JobState, NodeState
 from recovery.slurm.base import JobRecord
-from recovery.slurm.cli_json import YEAR_MINUTES, job_state, node_state, parse_jobs, parse_nodes
+from recovery.slurm.cli_json import YEAR_MINUTES, parse_jobs, parse_nodes
 from recovery.slurm.json_values import BadAnswer
+from recovery.slurm.states import job_state, node_state
 
 T0 = 1_795_000_000
 

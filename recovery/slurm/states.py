@@ -1,0 +1,54 @@
+"""Slurm's words for the states of jobs and nodes, in ours. Every back end translates here, so that all say the same.
+
+The words are those of slurm_protocol_defs.c (job_state_string, node_state_string and the flags of both), in capitals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from recovery.core.types import JobState, NodeState
+
+# One word of Slurm's each. Flags come before base states: a job that is COMPLETING is so whatever it was before.
+_FLAGS: tuple[tuple[str, JobState], ...] = (
+    ("COMPLETING", JobState.COMPLETING),
+    ("STAGE_OUT", JobState.COMPLETING),
+    ("REQUEUED", JobState.PENDING),
+    ("REQUEUE_FED", JobState.PENDING),
+    ("REQUEUE_HOLD", JobState.PENDING),
+    ("SPECIAL_EXIT", JobState.PENDING),  # requeued and held
+    ("RESV_DEL_HOLD", JobState.PENDING),
+    ("STOPPED", JobState.SUSPENDED),
+    ("CONFIGURING", JobState.RUNNING),  # it has its nodes, they boot
+    ("RESIZING", JobState.RUNNING),
+    ("SIGNALING", JobState.RUNNING),
+)
+_BASE: dict[str, JobState] = {
+    state.name: state for state in JobState if state not in (JobState.UNKNOWN, JobState.REQUEUED, JobState.COMPLETING)
+}
+
+_UNUSABLE = frozenset({"DOWN", "ERROR", "NOT_RESPONDING", "INVALID_REG", "INVAL", "REBOOT_ISSUED"})
+_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+
+
+def job_state(words: Sequence[str]) -> JobState:
+    """Our word for Slurm's states and flags; UNKNOWN for one that we don't know, never a guess."""
+    for flag, state in _FLAGS:
+        if flag in words:
+            return state
+    return next((_BASE[word] for word in words if word in _BASE), JobState.UNKNOWN)
+
+
+def node_state(words: Iterable[str]) -> NodeState:
+    """What a decision needs of Slurm's base states and flags."""
+    found = frozenset(words)
+    if found & _UNUSABLE:
+        return NodeState.DOWN
+    if found & {"DRAIN", "FAIL"}:  # FAIL: an admin expects it to fail soon, it gets no new jobs
+        return NodeState.DRAINING if has_jobs(found) else NodeState.DRAINED
+    return NodeState.UP if has_jobs(found) or "IDLE" in found else NodeState.UNKNOWN
+
+
+def has_jobs(words: Iterable[str]) -> bool:
+    """Whether some job has the node, or a part of it, or is about to leave it."""
+    return not _BUSY.isdisjoint(words)

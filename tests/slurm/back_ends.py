@@ -1,0 +1,57 @@
+"""The back ends that the contract suite (test_contract.py) runs on, one entry each.
+
+Another back end: write a module with a list BACK_ENDS of `BackEnd`, and name it in `_MODULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.harness import Harness
+from tests.slurm.lab_fixture import LabHarness
+from tests.slurm.simulator.harness import make_harness
+
+_MODULES = ("tests.slurm.rest_harness", "tests.slurm.native_harness")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BackEnd:
+    """`marks` say what its tests need; `accounting_marks` what those with accounting need besides."""
+
+    name: str
+    open: Callable[[pytest.FixtureRequest, Path], Harness]
+    marks: tuple[pytest.MarkDecorator, ...] = ()
+    accounting_marks: tuple[pytest.MarkDecorator, ...] = ()
+
+
+def _simulator(request: pytest.FixtureRequest, folder: Path) -> Harness:
+    return make_harness(folder)
+
+
+def _cli(request: pytest.FixtureRequest, folder: Path) -> Harness:
+    return LabHarness(request.getfixturevalue("slurm_lab"), request.getfixturevalue("slurm_client"), folder)
+
+
+def all_back_ends() -> list[BackEnd]:
+    found = [
+        BackEnd(name="simulator", open=_simulator),
+        BackEnd(name="cli", open=_cli, marks=(pytest.mark.slurm,), accounting_marks=(pytest.mark.accounting,)),
+    ]
+    for name in _MODULES:
+        if find_spec(name) is not None:
+            found += import_module(name).BACK_ENDS
+    return found
+
+
+def params(*, accounting: bool = False) -> list[object]:
+    """For pytest.fixture(params=…): each back end, with the marks that its tests need."""
+    return [
+        pytest.param(back_end, id=back_end.name, marks=[*back_end.marks, *(back_end.accounting_marks * accounting)])
+        for back_end in all_back_ends()
+    ]
