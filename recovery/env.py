@@ -69,6 +69,10 @@ def env_list(name: str, default: list[str]) -> list[str]:
     return [item.strip() for item in value.split(",") if item.strip()] if value else default
 
 
+# A refused connection is tried once more, at once: kombu's own default waits 2 s first, and a press of a button with it.
+QUICK_RETRY = {"max_retries": 1, "interval_start": 0.1}
+
+
 def broker(url: str) -> tuple[str, dict[str, Any]]:
     """Celery's broker URL and transport options for REDIS_URL.
 
@@ -77,7 +81,7 @@ def broker(url: str) -> tuple[str, dict[str, Any]]:
     """
     parts = urlsplit(url)
     if parts.scheme in ("redis", "rediss", "redis+socket"):
-        return url, {}
+        return url, QUICK_RETRY
     if parts.scheme != "filesystem" or not parts.path:
         raise ImproperlyConfigured(
             f"REDIS_URL starts with {parts.scheme!r}: use redis://…, rediss://…, redis+socket:///… or filesystem:///…."

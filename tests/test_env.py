@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from recovery.env import broker, database, env_bool, env_float, env_list, env_rate, env_str, env_zone
+from recovery.env import QUICK_RETRY, broker, database, env_bool, env_float, env_list, env_rate, env_str, env_zone
 
 NAME = "RECOVERY_THING"
 SQLITE = Path("/data/recovery.sqlite3")
@@ -182,7 +182,7 @@ def test_another_database_is_refused() -> None:
     "url", ["redis://127.0.0.1:6379/0", "rediss://desk:secret@redis:6379/0", "redis+socket:///run/redis.sock"]
 )
 def test_redis_is_passed_on(url: str) -> None:
-    assert broker(url) == (url, {})
+    assert broker(url) == (url, QUICK_RETRY)
 
 
 def test_a_folder_can_be_the_broker() -> None:
