@@ -1,49 +1,104 @@
-"""`python -m tests`: every suite.
+"""`python -m tests`: every suite, in the order that makes the best of two cores.
 
-1. Everything but tests/e2e on SQLite and, beside it, what touches the database on PostgreSQL: both at once, because
-   clusters and browsers are mostly waited for. The first is shown as it goes; of the second the closing line, or
-   everything where it failed.
+1. Side by side: what needs programs of this machine (real Slurm, Redis, browsers, demos) and mostly waits for them, at
+   normal priority; everything else on SQLite, and what touches the database on PostgreSQL, both at low priority, so
+   that they fill the waits and don't slow down what is timed by others' patience. The first is shown as it goes; of
+   the others the closing line, or everything where they failed.
 2. tests/e2e, whole sites on a real Slurm, alone on the machine and on PostgreSQL.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 PYTEST = [sys.executable, "-m", "pytest"]
 ON_POSTGRES = [sys.executable, "-m", "tests.postgres", "-m", "pytest", "-p", "no:cacheprovider"]
-EVERYTHING = [*PYTEST, "--ignore=tests/e2e", "--cov", "--cov-report=term:skip-covered"]
+COVERAGE = ["--cov", "--cov-report="]
+LOW_PRIORITY = ["nice", "-n", "10"]
 DATABASE_SUITES = ["tests/pipeline", "tests/api", "tests/dashboard"]
-BESIDE = [*ON_POSTGRES, "-m", "not browser and not slurm and not redis", *DATABASE_SUITES]
-SITES = [*ON_POSTGRES, "tests/e2e"]
-LOG = Path("var") / "test-postgres.log"
+LOGS = Path("var")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suite:
+    title: str
+    command: Sequence[str]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+FIRST = Suite(
+    title="What needs this machine's programs",
+    command=[*PYTEST, "--ignore=tests/e2e", "-m", "machine", *COVERAGE],
+    env={"COVERAGE_FILE": ".coverage.machine"},
+)
+BESIDE = (
+    Suite(
+        title="Everything else, on SQLite",
+        command=[*LOW_PRIORITY, *PYTEST, "-p", "no:cacheprovider", "-m", "not machine", *COVERAGE],
+        env={"COVERAGE_FILE": ".coverage.sqlite"},
+    ),
+    Suite(
+        title="On PostgreSQL",
+        command=[*LOW_PRIORITY, *ON_POSTGRES, "-m", "not machine", *DATABASE_SUITES],
+    ),
+)
+SITES = Suite(title="Whole sites on a real Slurm", command=[*ON_POSTGRES, "tests/e2e"])
 
 
 def main() -> int:
     codes = side_by_side()
-    codes.append(subprocess.run(SITES, check=False).returncode)
+    subprocess.run([sys.executable, "-m", "coverage", "combine", "--quiet"], check=False)
+    subprocess.run([sys.executable, "-m", "coverage", "report"], check=False)
+    print(f"\n{SITES.title}:", flush=True)
+    codes.append(subprocess.run(SITES.command, check=False).returncode)
     return next((code for code in codes if code), 0)
 
 
 def side_by_side() -> list[int]:
-    LOG.parent.mkdir(exist_ok=True)
-    with LOG.open("w", encoding="utf-8") as log:
-        beside = subprocess.Popen(BESIDE, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+    LOGS.mkdir(exist_ok=True)
+    with ExitStack() as stack:
+        logs = [stack.enter_context((LOGS / f"test-{number}.log").open("w+b")) for number in range(len(BESIDE))]
+        started = [_start(suite, log) for suite, log in zip(BESIDE, logs, strict=True)]
         try:
-            first = subprocess.run(EVERYTHING, check=False).returncode
-            second = beside.wait()
+            print(f"{FIRST.title}:", flush=True)
+            codes = [subprocess.run(FIRST.command, env=os.environ | FIRST.env, check=False).returncode]
+            codes += [process.wait() for process in started]
         finally:
-            if beside.poll() is None:  # interrupted: let it stop its server
-                beside.send_signal(signal.SIGINT)
-                beside.wait(30)
-    output = LOG.read_text(encoding="utf-8", errors="replace")
-    print(f"\nOn PostgreSQL ({', '.join(DATABASE_SUITES)}):")
-    print(output if second else output.rstrip().rpartition("\n")[2])
-    print("\nWhole sites on a real Slurm (tests/e2e):", flush=True)
-    return [first, second]
+            _interrupt(started)
+        for suite, code, log in zip(BESIDE, codes[1:], logs, strict=True):
+            _show(suite, code, log)
+    return codes
+
+
+def _start(suite: Suite, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        suite.command, env=os.environ | suite.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+    )
+
+
+def _interrupt(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Whoever is left (we were interrupted ourselves) gets the time to stop its servers."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+
+
+def _show(suite: Suite, code: int, log: IO[bytes]) -> None:
+    """The closing lines of a suite (its last line, and what it left out), or everything where it failed."""
+    log.seek(0)
+    output = log.read().decode(errors="replace")
+    lines = output.rstrip().splitlines()
+    closing = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].startswith("=")), 0)
+    print(f"\n{suite.title}:\n{output if code else chr(10).join(lines[closing:])}", flush=True)
 
 
 if __name__ == "__main__":

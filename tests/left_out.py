@@ -1,4 +1,7 @@
-"""Leaves out the suites that this machine can't run, and says so at the very end. With CI=true that is a failure."""
+"""Leaves out the suites that this machine can't run, and says so at the very end. With CI=true that is a failure.
+
+Marks as `machine` what needs programs of this machine or its undivided attention: `python -m tests` runs these apart.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,17 @@ from tests import needs
 
 left_out = pytest.StashKey[Counter[str]]()
 
+# Folders whose tests start processes and wait for them.
+_FOLDERS = ("tests/demo/", "tests/workshop/", "tests/newslurm/")
+_SUITES = ("slurm", "redis", "browser")
 
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     counts = config.stash.setdefault(left_out, Counter())
     for item in items:
+        if item.nodeid.startswith(_FOLDERS) or any(item.get_closest_marker(suite) for suite in _SUITES):
+            item.add_marker("machine")
         for suite in needs.SUITES:
             if item.get_closest_marker(suite) and (why := needs.missing(suite)):
                 item.add_marker(pytest.mark.skip(reason=f"{suite}: {why}"))
