@@ -1,12 +1,13 @@
 """What the contract suite needs of a back end under test: a small cluster it may break, and a way to let time pass.
 
-The simulator provides `tests/slurm/simulator/harness.py: make_harness(tmp_path) -> Harness`; the Slurm commands get one
-over a real lab (`tests/slurm/lab_fixture.py`). The suite (`test_contract.py`) runs every test on both.
+Everything that a Harness does or tells it does by its own means (the lab's scontrol, the simulator's own world), never
+through the client under test: a back end can't vouch for itself. The list of back ends is in `back_ends.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -15,11 +16,36 @@ from recovery.slurm.base import SlurmClient
 T = TypeVar("T")
 
 
-class Harness(Protocol):
-    """One cluster with at least three idle nodes of one GPU-less kind, all in one partition, and a client on it.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobTruth:
+    """A job as its cluster has it."""
 
-    Jobs are submitted by an ordinary path of the back end (sbatch, the simulator's own submit), never by the client:
-    the product submits nothing. Ids come back as the client names them.
+    state: str  # Slurm's base state: "PENDING"
+    held: bool  # priority 0
+    restart_count: int
+    time_limit_s: float | None
+    name: str
+    user: str
+    account: str
+    partition: str
+    comment: str
+    admin_comment: str
+    work_dir: str
+    excluded_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeTruth:
+    drained: bool  # takes no new job, whatever runs on it
+    down: bool
+    reason: str
+
+
+class Harness(Protocol):
+    """One cluster with at least three idle nodes of one kind, all in one partition, and a client on it.
+
+    Jobs are submitted by an ordinary path of the back end (sbatch, the simulator's own submit), not by the client.
+    Ids come back as the client names them.
     """
 
     @property
@@ -50,6 +76,46 @@ class Harness(Protocol):
 
     def cancel(self, job_id: str) -> None:
         """Cancel as the job's own user does (scancel)."""
+        ...
+
+    def submit_array(self, *, tasks: int, seconds: float) -> list[str]:
+        """An array of one-node tasks that all run at once: their ids, "<array>_<task>"; [] where there are no arrays."""
+        ...
+
+    def submit_het(self, *, components: int, seconds: float) -> list[str]:
+        """A heterogeneous job of one-node components: their ids, "<job>+<offset>"; [] where there are none."""
+        ...
+
+    def user_hold(self, job_id: str) -> None:
+        """Hold as the job's own user does (scontrol uhold)."""
+        ...
+
+    def admin_hold(self, job_id: str) -> None: ...
+
+    def admin_release(self, job_id: str) -> None: ...
+
+    def admin_requeue(self, job_id: str) -> None: ...
+
+    def admin_drain(self, name: str, reason: str) -> None: ...
+
+    def admin_resume(self, name: str) -> None: ...
+
+    def reserve(self, name: str, nodes: tuple[str, ...], *, maintenance: bool) -> None:
+        """Set nodes aside from now on for an hour, for the user `user`; close() takes it away again."""
+        ...
+
+    def job_truth(self, job_id: str) -> JobTruth | None:
+        """The job as the cluster has it now; None where it knows none of that id."""
+        ...
+
+    def node_truth(self, name: str) -> NodeTruth: ...
+
+    def script_of(self, job_id: str) -> str:
+        """The batch script that the cluster keeps for the job."""
+        ...
+
+    def environment_of(self, job_id: str) -> Mapping[str, str]:
+        """The environment that was submitted with the job."""
         ...
 
     def fail_node(self, name: str) -> None:
