@@ -79,7 +79,7 @@ class Harness(Protocol):
         ...
 
     def submit_array(self, *, tasks: int, seconds: float) -> list[str]:
-        """An array of one-node tasks that all run at once: their ids, "<array>_<task>"; [] where there are no arrays."""
+        """An array of one-node tasks that all run at once: their ids "<array>_<task>", or [] where there are none."""
         ...
 
     def submit_het(self, *, components: int, seconds: float) -> list[str]:
