@@ -1,7 +1,7 @@
 """Tables, constraints and querysets; no workflow."""
 
 from recovery.models.access import ApiToken, Membership
-from recovery.models.cluster import Cluster, Node
+from recovery.models.cluster import Cluster, Node, NodeEvent
 from recovery.models.event import Event
 from recovery.models.incident import Action, Decision, Finding, Incident, Recommendation
 from recovery.models.job import Attempt, Job, Run
@@ -22,6 +22,7 @@ __all__ = [
     "LogFile",
     "Membership",
     "Node",
+    "NodeEvent",
     "PolicyVersion",
     "Recommendation",
     "Run",

@@ -8,13 +8,15 @@ from django.db import models
 from recovery.core.types import NodeState
 from recovery.models.leased import Leased
 
+BACKENDS = [("cli", "Slurm commands"), ("rest", "slurmrestd"), ("native", "pyslurm"), ("simulator", "Simulator")]
+
 
 class Cluster(Leased):
     """One Slurm controller, with the back end used to reach it, and the state of the picture that we have of it."""
 
     name = models.SlugField(unique=True)
-    backend = models.CharField(max_length=20, choices=[("cli", "Slurm commands"), ("simulator", "Simulator")])
-    # cli: {"slurm_conf": PATH, "bin_dir": PATH}; simulator: {"state_dir": PATH}
+    backend = models.CharField(max_length=20, choices=BACKENDS)
+    # flat, all texts; recovery/slurm/registry.py lists those of each back end
     options = models.JSONField(default=dict, blank=True)
     enabled = models.BooleanField(default=True)
     poll_interval_s = models.FloatField(default=10)
@@ -22,9 +24,22 @@ class Cluster(Leased):
     release = models.CharField(max_length=40, blank=True)
     accounting = models.BooleanField(default=False)
     requeue_delay_s = models.FloatField(default=121)  # Slurm's own default: cred_expire 120 s, plus 1
-    seen_at = models.DateTimeField(null=True, blank=True)  # of the last good picture
+    min_job_age_s = models.FloatField(null=True, blank=True)  # how long ended jobs stay known; None: can't be told
+    health_at = models.DateTimeField(null=True, blank=True)  # when the four above were asked for
+    seen_at = models.DateTimeField(null=True, blank=True)  # when the reading of the last good picture began
     tried_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)  # of the last try; "" when it was good
+
+    # what the back end wants back to tell whether jobs have changed, and under which back end and options it holds
+    jobs_mark = models.CharField(max_length=200, blank=True)
+    jobs_mark_of = models.CharField(max_length=64, blank=True)
+    asked_accounting_at = models.DateTimeField(null=True, blank=True)  # for attempts whose state is unknown
+
+    # PartitionRecord and ReservationRecord of recovery/slurm/base.py as JSON; not known where partitions_at is None
+    partitions = models.JSONField(default=list, blank=True)
+    reservations = models.JSONField(default=list, blank=True)
+    partitions_at = models.DateTimeField(null=True, blank=True)
+    partitions_error = models.CharField(max_length=300, blank=True)  # why they can't be read; "" where they can
 
     # automation stopped by a person: nothing is decided by policy until it is armed again
     paused_at = models.DateTimeField(null=True, blank=True)
@@ -53,6 +68,8 @@ class Node(models.Model):
     reason = models.CharField(max_length=300, blank=True)
     reason_by = models.CharField(max_length=100, blank=True)
     reason_at = models.DateTimeField(null=True, blank=True)
+    features = models.JSONField(default=list, blank=True)  # those active now
+    gpus = models.IntegerField(default=0)
     changed_at = models.DateTimeField()  # when we first saw it in this state
 
     class Meta:
@@ -61,3 +78,27 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class NodeEvent(models.Model):
+    """One change of a node's state, written when it was seen. Kept for RECOVERY_KEEP_NODE_EVENTS_DAYS."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="node_events")
+    node = models.CharField(max_length=100)  # by name: the node may be gone
+    at = models.DateTimeField()  # when it happened, by Slurm's own word where it gives one, else when it was seen
+    seen_at = models.DateTimeField()
+    old = models.CharField(max_length=20, blank=True)  # NodeState; "" where the node was not known before
+    new = models.CharField(max_length=20, blank=True)  # NodeState; "" where the node is no longer listed
+    raw_state = models.CharField(max_length=100, blank=True)
+    reason = models.CharField(max_length=300, blank=True)
+    by = models.CharField(max_length=100, blank=True)
+
+    class Meta:
+        ordering = ["-seen_at", "-id"]
+        indexes = [
+            models.Index(fields=["cluster", "node", "at"], name="node_event_by_node"),
+            models.Index(fields=["seen_at"], name="node_event_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.old or 'new'} to {self.new or 'gone'}"

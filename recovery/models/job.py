@@ -62,18 +62,29 @@ class Job(models.Model):
     held = models.BooleanField(default=False)
     eligible_at = models.DateTimeField(null=True, blank=True)
     excluded_nodes = models.JSONField(default=list, blank=True)
+    required_nodes = models.JSONField(default=list, blank=True)
+    features = models.CharField(max_length=300, blank=True)  # the constraint as it was written: "h100&ib"
+    reservation = models.CharField(max_length=200, blank=True)
+    qos = models.CharField(max_length=100, blank=True)
+    unique_id = models.CharField(max_length=40, blank=True)  # Slurm's own identity of a submission, where it has one
     restart_count = models.IntegerField(default=0)
     submitted_at = models.DateTimeField()  # overwritten by Slurm at each requeue
     seen_at = models.DateTimeField()
     # set when the controller stopped knowing a job that had not ended: its state is unknown since then
     vanished_at = models.DateTimeField(null=True, blank=True)
+    unknown_reason = models.CharField(max_length=300, blank=True)  # why its state is unknown; "" once that is known
+    listed = models.BooleanField(default=True)  # in the scheduler's last picture
+    record_key = models.CharField(max_length=32, blank=True)  # digest of the record that the above was taken from
 
     class Meta:
         ordering = ["-first_submitted_at"]
         constraints = [
             models.UniqueConstraint(fields=["cluster", "job_id", "first_submitted_at"], name="one_job_per_submission")
         ]
-        indexes = [models.Index(fields=["cluster", "state"], name="job_by_state")]
+        indexes = [
+            models.Index(fields=["cluster", "state"], name="job_by_state"),
+            models.Index(fields=["cluster"], condition=Q(listed=True), name="job_listed"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name or 'job'} ({self.job_id})"
@@ -116,7 +127,10 @@ class Attempt(Leased):
     class Meta:
         ordering = ["job", "number"]
         constraints = [models.UniqueConstraint(fields=["job", "number"], name="one_row_per_attempt")]
-        indexes = [models.Index(fields=["next_look_at"], condition=Q(closed_at=None), name="attempt_due")]
+        indexes = [
+            models.Index(fields=["next_look_at"], condition=Q(closed_at=None), name="attempt_due"),
+            models.Index(fields=["job"], condition=Q(state="unknown", closed_at=None), name="attempt_unknown"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.job} attempt {self.number}"

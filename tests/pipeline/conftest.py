@@ -48,7 +48,7 @@ class Desk:
     # the job
     def submit(self, job_id: str = "1", **fields: Any) -> None:
         comment = f'{{"recovery": {{"run": "llama-70b", "checkpoint_dir": "{self.checkpoints}"}}}}'
-        self.slurm.submit(job_id, **{"comment": comment, "stdout": str(self.log), **fields})
+        self.slurm.enter(job_id, **{"comment": comment, "stdout": str(self.log), **fields})
 
     def start(self, job_id: str = "1", nodes: tuple[str, ...] = ("n1", "n2")) -> None:
         """Slurm's default open mode truncates the log; the trainer says where its ranks are."""

@@ -138,14 +138,14 @@ def test_a_job_requeued_by_somebody_else_is_not_requeued_again(approved: Desk) -
 
 
 def test_a_reused_job_id_is_never_acted_on(approved: Desk) -> None:
-    approved.slurm.submit("1", name="other", state=JobState.FAILED, nodes=("n1", "n2"), started_at=approved.now)
+    approved.slurm.enter("1", name="other", state=JobState.FAILED, nodes=("n1", "n2"), started_at=approved.now)
     approved.tick(times=3)
     assert approved.slurm.calls == []
 
 
 def test_a_job_that_left_the_controllers_memory_needs_a_person(approved: Desk) -> None:
     del approved.slurm.table["1"]
-    approved.slurm.submit("2")
+    approved.slurm.enter("2")
     approved.tick(times=2)
     assert approved.incident.state == IncidentState.ACTING  # one list without it may be half a list
     settle(approved)

@@ -89,7 +89,7 @@ def test_an_empty_list_is_believed_when_each_job_is_denied(desk: Desk) -> None:
 def test_a_job_that_vanished_is_unknown_and_never_judged(desk: Desk) -> None:
     desk.run_with_checkpoint()
     desk.slurm.table.clear()
-    desk.slurm.submit("2")
+    desk.slurm.enter("2")
     desk.tick(times=40)
     assert Attempt.objects.get(job__job_id="1").state == JobState.UNKNOWN
     assert not Incident.objects.exists()
