@@ -247,6 +247,7 @@ class Health:
     min_job_age_s: float | None = None  # how long ended jobs stay known; None where it can't be told
     store_flags: tuple[str, ...] = ()  # AccountingStoreFlags: "job_comment", "job_script", …
     controller_time: datetime | None = None  # its clock when it answered, to the second
+    cluster_name: str = ""  # ClusterName of its slurm.conf, "" where the back end can't tell
 
 
 class RightsLevel(StrEnum):

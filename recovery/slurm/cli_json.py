@@ -34,7 +34,7 @@ _ESSENTIAL = (
 
 def parse_jobs(answer: str) -> list[JobRecord]:
     """Every job of a `squeue --json` answer. Raises BadAnswer."""
-    return [_job(entry) for entry in _entries(answer, "jobs")]
+    return [job_record(entry) for entry in _entries(answer, "jobs")]
 
 
 def _entries(answer: str, *keys: str) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def _errors(errors: object) -> str:
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 
-def _job(entry: Mapping[str, Any]) -> JobRecord:
+def job_record(entry: Mapping[str, Any]) -> JobRecord:
     missing = [key for key in _ESSENTIAL if key not in entry]
     if missing:
         raise BadAnswer(f"job {entry.get('job_id', '?')} has no {', '.join(missing)}")
@@ -200,13 +200,13 @@ def parse_nodes(answer: str) -> list[NodeRecord]:
     """
     found: dict[str, NodeRecord] = {}
     for entry in _entries(answer, "nodes", "sinfo"):
-        for record in _group(entry) if "nodes" in entry else [_node(entry)]:
+        for record in _group(entry) if "nodes" in entry else [node_record(entry)]:
             known = found.get(record.name)
             found[record.name] = record if known is None else _in_more_partitions(known, record)
     return sorted(found.values(), key=lambda record: record.name)
 
 
-def _node(entry: Mapping[str, Any]) -> NodeRecord:
+def node_record(entry: Mapping[str, Any]) -> NodeRecord:
     name = values.text(entry, "name")
     if not hostlist.is_node_name(name) or "state" not in entry:
         raise BadAnswer(f"a node has no usable name or state ({values.clean(str(entry))[:200]})")
@@ -237,7 +237,7 @@ def _group(entry: Mapping[str, Any]) -> list[NodeRecord]:
         "reason_set_by_user": values.text(entry, "reason_set_by_user"),
         "reason_changed_at": reason.get("time"),
     }
-    return [_node({**alike, "name": name}) for name in names]
+    return [node_record({**alike, "name": name}) for name in names]
 
 
 def _in_more_partitions(known: NodeRecord, record: NodeRecord) -> NodeRecord:
