@@ -48,8 +48,10 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
-    const menu = document.querySelector("details.menu[open]");
-    if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
+    // In a box it only leaves the box (keys.js): what was typed there is not put out of sight by one key.
+    if (event.target.matches("input, textarea, select")) return;
+    const panel = document.querySelector("details.menu[open], details.action[open]");
+    if (panel) { panel.open = false; panel.querySelector("summary").focus(); }
   });
 
   // A filter applies at once; without JavaScript its button does it.

@@ -276,3 +276,18 @@ def test_the_approve_key_opens_the_form_and_the_reject_key_closes_it_for_the_oth
     page.keyboard.press("x")
     expect(page.locator("#reason")).to_be_focused()
     expect(page.locator("#comment")).to_be_hidden()
+
+
+def test_escape_leaves_the_box_and_then_closes_the_form_with_what_was_typed(
+    visit: Visitor, approver: User, question: Question
+) -> None:
+    page = visit(approver)
+    page.goto(question.page)
+    page.keyboard.press("a")
+    page.locator("#comment").fill("the node was swapped")
+    page.keyboard.press("Escape")
+    expect(page.locator("#comment")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#comment")).to_be_hidden()
+    page.keyboard.press("a")
+    expect(page.locator("#comment")).to_have_value("the node was swapped")

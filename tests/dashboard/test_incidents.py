@@ -231,3 +231,11 @@ def test_the_small_timeline_is_read_out_as_words(read: Read, question: Question)
         'aria-label="Detected: done; Recommended: done; Acted: waiting for a decision; '
         'Restored: not yet; Next checkpoint: not yet"' in read("/incidents/")
     )
+
+
+def test_only_who_may_decide_is_asked_to(as_viewer: Client, as_approver: Client, question: Question) -> None:
+    for reader, word, other in ((as_viewer, ">Read<", ">Decide<"), (as_approver, ">Decide<", ">Read<")):
+        page = reader.get("/approvals/").content.decode()
+        assert question.page in page
+        assert word in page
+        assert other not in page
