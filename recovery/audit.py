@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -41,6 +42,23 @@ def record(
         reason=reason[:500],
         data=data,
     )
+
+
+def record_all(
+    verb: str, subjects: Sequence[tuple[object, str]], *, actor: Actor, at: datetime, subject_kind: str
+) -> None:
+    """Append one event for each (subject id, reason), in one query. Refuses outside a transaction, as `record` does."""
+    if not subjects:
+        return
+    if not transaction.get_connection().in_atomic_block:
+        raise RuntimeError(f"{verb} was to be recorded outside a transaction.")
+    Event.objects.bulk_create(
+        Event(
+            at=at, actor_kind=actor.kind, actor_name=actor.name, subject_kind=subject_kind, subject_id=str(subject_id),
+            verb=verb, reason=reason[:500],
+        )
+        for subject_id, reason in subjects
+    )  # fmt: skip
 
 
 def record_incident(

@@ -17,12 +17,16 @@ class Identity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fingerprint:
-    """What identifies one execution: who submitted which name when, and the how-manieth start it is."""
+    """What identifies one execution: who submitted which name when, and the how-manieth start it is.
+
+    `unique_id` is Slurm's own identity of a submission, "" where the release has none.
+    """
 
     submitted_at: datetime
     restart_count: int
     user: str
     name: str
+    unique_id: str = ""
 
 
 def identify(known: Fingerprint | None, seen: Fingerprint, *, completing: bool = False) -> Identity:
@@ -36,11 +40,26 @@ def identify(known: Fingerprint | None, seen: Fingerprint, *, completing: bool =
         return Identity.NEW_JOB
     if seen.submitted_at < known.submitted_at:
         return Identity.OLD_NEWS
-    owner_changed = (seen.user, seen.name) != (known.user, known.name)
-    if seen.submitted_at == known.submitted_at:
-        if seen.restart_count <= known.restart_count:
-            return Identity.SAME_ATTEMPT
-        return Identity.REQUEUING if completing else Identity.NEW_ATTEMPT
-    if owner_changed or seen.restart_count <= known.restart_count:
+    restarts = seen.restart_count - known.restart_count
+    if _is_other_submission(known, seen):
         return Identity.NEW_JOB
-    return Identity.NEW_ATTEMPT
+    if restarts < 0:
+        return Identity.OLD_NEWS
+    if restarts == 0:
+        return Identity.SAME_ATTEMPT
+    return Identity.REQUEUING if completing and seen.submitted_at == known.submitted_at else Identity.NEW_ATTEMPT
+
+
+def _is_other_submission(known: Fingerprint, seen: Fingerprint) -> bool:
+    """Slurm's own identity decides where both have it, the rest where not.
+
+    Equal means the same submission, whatever was renamed since. A different one on a higher restart count is still
+    taken for a requeue, if owner and name are the same: no promise is known that a requeue keeps it.
+    """
+    same_owner = (seen.user, seen.name) == (known.user, known.name)
+    counted_up = seen.restart_count > known.restart_count
+    if known.unique_id and seen.unique_id:
+        return seen.unique_id != known.unique_id and not (same_owner and counted_up)
+    if seen.submitted_at == known.submitted_at:
+        return False
+    return not (same_owner and counted_up)

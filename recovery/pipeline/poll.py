@@ -1,160 +1,156 @@
 """Stage 1, poll: what the scheduler says of jobs, attempts and nodes, stored as it was said.
 
+1. Read: health and partitions now and then, jobs and nodes each time (believe.py doubts what may be half an answer).
+2. Store, in one transaction, what differs (store_jobs.py, store_nodes.py); an older picture than the stored one is
+   thrown away.
+3. Ask accounting about attempts whose state is unknown (repair.py).
+
 An error, a partial answer, or an empty list where there were jobs is no observation: nothing changes but the
 cluster's own error, and the picture ages.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Q
 
 from recovery import audit
 from recovery.access import SYSTEM
-from recovery.core.types import JobState
-from recovery.models import Attempt, Cluster, Job, Node
+from recovery.models import Cluster
+from recovery.pipeline.believe import believe_jobs, believe_nodes
+from recovery.pipeline.repair import repair_unknown
 from recovery.pipeline.store_jobs import store_jobs
-from recovery.slurm.base import (
-    AttemptRecord,
-    JobNotFound,
-    JobRecord,
-    NodeRecord,
-    SlurmClient,
-    SlurmError,
-    SlurmUnreachable,
-)
+from recovery.pipeline.store_nodes import Layout, forget_old_events, layout_fields, read_layout, store_nodes
+from recovery.pipeline.unlisted import Listed, listed_jobs
+from recovery.slurm.base import Health, JobRecord, JobsPicture, NodeRecord, SlurmClient, SlurmError
 
 HEALTH_EVERY = timedelta(minutes=5)  # release and configuration change with restarts of the controller only
-CONFIRMATIONS = 5  # so many jobs are asked for one by one before an empty list is believed
+LONGEST_MARK = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PollOutcome:
+    """`jobs` is None where the scheduler said that nothing has changed."""
+
     observed: bool
-    jobs: int = 0
+    jobs: int | None = 0
     error: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Reading:
+    """Everything that one poll has read; `known` is the picture before."""
+
+    picture: JobsPicture
+    nodes: list[NodeRecord]
+    known: Mapping[str, Listed]
+    health: Health | None
+    layout: Layout | None
+
+
 def poll_cluster(cluster: Cluster, *, client: SlurmClient, now: datetime) -> PollOutcome:
-    """Take one picture of `cluster` and store what differs."""
+    """Take one picture of `cluster` and store what differs. `now`: when the reading begins, the picture's time."""
     try:
-        _refresh_health(cluster, client=client, now=now)
-        jobs = client.jobs()
-        nodes = client.nodes()
-        _believe_or_raise(cluster, jobs, client=client)
+        reading = _read(cluster, client=client, now=now)
     except SlurmError as error:
         _record_failure(cluster, str(error), now=now)
         return PollOutcome(observed=False, error=str(error))
     with transaction.atomic():
-        _store_nodes(cluster, nodes, now=now)
-        store_jobs(cluster, jobs, now=now)
-        if cluster.error:
-            audit.record("cluster.answers_again", actor=SYSTEM, at=now, subject_kind="cluster", subject_id=cluster.pk)
-        cluster.seen_at = cluster.tried_at = now
-        cluster.error = ""
-        cluster.save(update_fields=["seen_at", "tried_at", "error", "release", "accounting", "requeue_delay_s"])
-    return PollOutcome(observed=True, jobs=len(jobs))
+        fields = _cluster_fields(cluster, reading, now=now)
+        unseen = Q(seen_at=None) | Q(seen_at__lte=now)
+        if Cluster.objects.filter(unseen, pk=cluster.pk).update(**fields) != 1:
+            return PollOutcome(observed=False, error="A newer picture is stored already.")
+        _store(cluster, reading, now=now)
+    for name, value in fields.items():
+        setattr(cluster, name, value)
+    repair_unknown(cluster, client=client, now=now)
+    jobs = reading.picture.jobs
+    return PollOutcome(observed=True, jobs=None if jobs is None else len(jobs))
 
 
-def enrich_attempt(attempt: Attempt, *, client: SlurmClient, now: datetime) -> None:
-    """Ask accounting how an ended attempt really ended. Silence of accounting means unknown, never gone."""
-    job = attempt.job
-    if not job.cluster.accounting:
-        return
-    try:
-        found = client.attempts([job.job_id], since=job.first_submitted_at - timedelta(minutes=1))
-    except SlurmError:
-        return  # asked again at the next look, as long as the attempt is open
-    record = next((r for r in found.get(job.job_id, ()) if _is_of(r, attempt)), None)
-    if record is None or not record.state.is_terminal:
-        return
-    attempt.step_exit_codes = list(record.step_exit_codes)
-    attempt.cancelled_by = record.cancelled_by or attempt.cancelled_by
-    attempt.ended_at = attempt.ended_at or record.ended_at or now
-    if not JobState(attempt.state).is_terminal or attempt.state == JobState.REQUEUED:
-        attempt.state = record.state
-    # Debian's 22.05 keeps a requeued attempt's true exit code here, while the queue shows the new attempt's.
-    if attempt.exit_code is None:
-        attempt.exit_code, attempt.exit_signal = record.exit_code, record.exit_signal
-    if not attempt.nodes:
-        attempt.nodes = list(record.nodes)
-    attempt.save(
-        update_fields=["step_exit_codes", "cancelled_by", "ended_at", "state", "exit_code", "exit_signal", "nodes"]
-    )
+def _read(cluster: Cluster, *, client: SlurmClient, now: datetime) -> _Reading:
+    health = client.health() if _is_health_due(cluster, now) else None
+    # With the health everything is read anew, whatever the back end says of changes.
+    mark = cluster.jobs_mark if health is None and cluster.jobs_mark_of == _way_of(cluster) else ""
+    picture = client.jobs_since(mark)
+    nodes = client.nodes()
+    believe_nodes(cluster, nodes)
+    known: Mapping[str, Listed] = {}
+    if picture.jobs is not None:
+        picture = JobsPicture(jobs=_newest_of_each(picture.jobs), mark=picture.mark)
+        known = listed_jobs(cluster)
+        believe_jobs({record.job_id for record in picture.jobs or ()}, known, client=client)
+    layout = read_layout(cluster, client=client, now=now)
+    return _Reading(picture=picture, nodes=nodes, known=known, health=health, layout=layout)
 
 
-def _is_of(record: AttemptRecord, attempt: Attempt) -> bool:
-    return abs((record.submitted_at - attempt.submitted_at).total_seconds()) < 1
+def _is_health_due(cluster: Cluster, now: datetime) -> bool:
+    if cluster.health_at is None or cluster.error or cluster.seen_at is None:
+        return True
+    return not timedelta(0) <= now - cluster.health_at < HEALTH_EVERY
 
 
-def _refresh_health(cluster: Cluster, *, client: SlurmClient, now: datetime) -> None:
-    known = cluster.release and not cluster.error and cluster.seen_at is not None
-    if (
-        known
-        and cluster.tried_at is not None
-        and now.timestamp() // HEALTH_EVERY.total_seconds()
-        == (cluster.tried_at.timestamp() // HEALTH_EVERY.total_seconds())
-    ):
-        return
-    health = client.health()
-    cluster.release = health.release
-    cluster.accounting = health.accounting
-    cluster.requeue_delay_s = health.requeue_delay_s
+def _way_of(cluster: Cluster) -> str:
+    """Digest of how the cluster is reached: a mark means nothing to another back end or another controller."""
+    return hashlib.sha256(json.dumps([cluster.backend, cluster.options], sort_keys=True).encode()).hexdigest()
 
 
-def _believe_or_raise(cluster: Cluster, jobs: list[JobRecord], *, client: SlurmClient) -> None:
-    """An empty list where there were jobs is only believed when the controller denies knowing them one by one."""
-    if jobs:
-        return
-    open_jobs = Job.objects.filter(cluster=cluster, vanished_at=None).exclude(state__in=_TERMINAL)
-    known = list(open_jobs.values_list("job_id", flat=True)[:CONFIRMATIONS])
-    for job_id in known:
-        try:
-            client.job(job_id)
-        except JobNotFound:
-            continue
-        raise SlurmUnreachable(f"an empty job list, although job {job_id} exists", tried="list of jobs")
+def _newest_of_each(records: list[JobRecord]) -> list[JobRecord]:
+    """Each job once: a controller that is changing may list one twice, and the newer word counts."""
+    newest: dict[str, JobRecord] = {}
+    for record in records:
+        other = newest.get(record.job_id)
+        if other is None or _age(other) <= _age(record):
+            newest[record.job_id] = record
+    return records if len(newest) == len(records) else list(newest.values())
 
 
-_TERMINAL = [state.value for state in JobState if state.is_terminal]
+def _age(record: JobRecord) -> tuple[datetime, int]:
+    return record.submitted_at, record.restart_count
+
+
+def _cluster_fields(cluster: Cluster, reading: _Reading, *, now: datetime) -> dict[str, object]:
+    mark = reading.picture.mark if len(reading.picture.mark) <= LONGEST_MARK else ""
+    fields: dict[str, object] = {
+        "seen_at": now, "tried_at": now, "error": "", "jobs_mark": mark, "jobs_mark_of": _way_of(cluster),
+        **layout_fields(reading.layout, now=now),
+    }  # fmt: skip
+    if reading.health is not None:
+        fields |= {
+            "release": reading.health.release, "accounting": reading.health.accounting,
+            "requeue_delay_s": reading.health.requeue_delay_s, "min_job_age_s": reading.health.min_job_age_s,
+            "health_at": now,
+        }  # fmt: skip
+    return fields
+
+
+def _store(cluster: Cluster, reading: _Reading, *, now: datetime) -> None:
+    """`cluster` still carries what was known before this picture."""
+    if reading.health is not None:
+        cluster.accounting = reading.health.accounting
+        forget_old_events(cluster, now=now)
+    store_nodes(cluster, reading.nodes, now=now)
+    if reading.picture.jobs is not None:
+        store_jobs(cluster, reading.picture.jobs, reading.known, now=now)
+    if cluster.error:
+        audit.record("cluster.answers_again", actor=SYSTEM, at=now, subject_kind="cluster", subject_id=cluster.pk)
 
 
 def _record_failure(cluster: Cluster, error: str, *, now: datetime) -> None:
+    """The next try begins from nothing: a mark from before an outage proves nothing."""
     with transaction.atomic():
-        if error and not cluster.error:
+        newest = Q(tried_at=None) | Q(tried_at__lte=now)
+        fields = {"error": error, "tried_at": now, "jobs_mark": ""}
+        if Cluster.objects.filter(newest, pk=cluster.pk).update(**fields) != 1:
+            return
+        if not cluster.error:
             audit.record(
                 "cluster.silent", actor=SYSTEM, at=now, subject_kind="cluster", subject_id=cluster.pk, reason=error
             )
-        Cluster.objects.filter(pk=cluster.pk).update(error=error, tried_at=now)
-    cluster.error, cluster.tried_at = error, now
-
-
-def _store_nodes(cluster: Cluster, records: list[NodeRecord], *, now: datetime) -> None:
-    known = {node.name: node for node in Node.objects.filter(cluster=cluster)}
-    new: list[Node] = []
-    changed: list[Node] = []
-    for record in records:
-        node = known.get(record.name) or Node(cluster=cluster, name=record.name, changed_at=now)
-        before = _node_row(node)
-        if node.state != record.state:
-            node.changed_at = now
-        node.state, node.raw_state = record.state, record.raw_state[:100]
-        node.partitions = list(record.partitions)
-        node.reason, node.reason_by, node.reason_at = record.reason[:300], record.reason_by[:100], record.reason_at
-        if node._state.adding:
-            new.append(node)
-        elif _node_row(node) != before:
-            changed.append(node)
-    Node.objects.bulk_create(new)
-    Node.objects.bulk_update(changed, [*NODE_FIELDS, "changed_at"], batch_size=200)
-    gone = set(known) - {record.name for record in records}
-    Node.objects.filter(cluster=cluster, name__in=gone).delete()
-
-
-NODE_FIELDS = ("state", "raw_state", "partitions", "reason", "reason_by", "reason_at")
-
-
-def _node_row(node: Node) -> tuple[object, ...]:
-    return tuple(getattr(node, field) for field in NODE_FIELDS)
+    cluster.error, cluster.tried_at, cluster.jobs_mark = error, now, ""

@@ -28,8 +28,9 @@ from recovery.pipeline.detect import detect_attempt
 from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
 from recovery.pipeline.ingest import ingest_attempt
 from recovery.pipeline.look_at_checkpoints import look_at_checkpoints
-from recovery.pipeline.poll import enrich_attempt, poll_cluster
+from recovery.pipeline.poll import poll_cluster
 from recovery.pipeline.recommend import recommend_incident
+from recovery.pipeline.repair import enrich_attempt
 from recovery.pipeline.transition import LostRace, advance
 from recovery.pipeline.verify import close_slowdown, successor, verify_incident
 from recovery.selectors import current_policy
@@ -96,7 +97,7 @@ def watch_attempt(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
         outcome = ingest_attempt(attempt, now=clock())
         if attempt.started_at is not None and _is_newest(attempt):
             look_at_checkpoints(attempt, now=clock())
-        if JobState(attempt.state).is_terminal or attempt.state == JobState.UNKNOWN:
+        if JobState(attempt.state).is_terminal:
             enrich_attempt(attempt, client=client_for(attempt.job.cluster), now=clock())
         incident = detect_attempt(attempt, now=clock())
         if incident is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,76 +10,25 @@ from pytest_django import Settings
 
 from recovery.access import actor_for
 from recovery.core.lifecycle import IncidentState
-from recovery.core.policy import DEFAULT_RULES
 from recovery.core.types import ActionKind, FailureClass, FindingKind, JobState, Outcome
-from recovery.models import Attempt, Cluster, Incident, PolicyVersion, Recommendation
-from recovery.pipeline import by_hand, decide, reconcile
+from recovery.models import Attempt, Incident
+from recovery.pipeline import by_hand
 from recovery.slurm.simulator import (
-    ClusterSpec,
     Fault,
     FaultKind,
-    JobSpec,
-    SimulatedCluster,
-    SimulatorClient,
-    make_nodes,
 )
-
-START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-
-
-class SimDesk:
-    """The pipeline on a simulated cluster of six nodes; the test moves the clock."""
-
-    def __init__(self, folder: Path) -> None:
-        self.now = START
-        self.world = SimulatedCluster(folder, clock=lambda: self.now)
-        self.world.create(ClusterSpec(seed=7, nodes=make_nodes(6)))
-        self.client = SimulatorClient(folder, clock=lambda: self.now)
-        Cluster.objects.create(name="sim", backend="simulator", poll_interval_s=2, next_look_at=self.now)
-
-    def submit(self, *faults: Fault, **fields: object) -> str:
-        spec = {"name": "llama-70b", "nodes": 2, "save_every": 20, "total_steps": 400, "faults": faults, **fields}
-        return self.world.submit(JobSpec(**spec))  # type: ignore[arg-type]
-
-    def run(self, seconds: float) -> None:
-        end = self.now + timedelta(seconds=seconds)
-        while self.now < end:
-            self.now += timedelta(seconds=2)
-            reconcile.tick(client_for=lambda cluster: self.client, clock=lambda: self.now)
-
-    def run_until(self, done: Callable[[], bool], *, within: float = 240) -> None:
-        end = self.now + timedelta(seconds=within)
-        while not done():
-            assert self.now < end, f"not seen within {within:g} s: {Incident.objects.values().first()}"
-            self.run(2)
-
-    @property
-    def incident(self) -> Incident:
-        return Incident.objects.latest("pk")
-
-    @property
-    def recommendation(self) -> Recommendation:
-        return self.incident.recommendations.get(superseded_at=None)
-
-    def in_state(self, state: IncidentState) -> Callable[[], bool]:
-        return lambda: Incident.objects.filter(state=state).exists()
-
-    def approve(self, user: User) -> None:
-        row = self.recommendation
-        decide.approve(row.pk, shown_hash=row.hash, actor=actor_for(user), now=self.now)
+from tests.pipeline.sim_desk import RHYTHM, SimDesk, make_policy
 
 
 @pytest.fixture
 def sim(db: None, tmp_path: Path, settings: Settings) -> SimDesk:
     settings.LOG_ROOTS = settings.CHECKPOINT_ROOTS = [str(tmp_path)]
-    settings.SETTLE_S, settings.TICK_S, settings.HANG_FLOOR_S, settings.HANG_SAVING_S = 4, 2, 20, 40
-    rules = [
+    for name, value in RHYTHM.items():
+        setattr(settings, name, value)
+    make_policy(
         {"name": "node", "classes": ["node_fault"], "mode": "auto"},
         {"name": "rest", "classes": "*", "mode": "approve"},
-    ]
-    breaker = {**DEFAULT_RULES["breaker"], "max_excluded_percent": 60}
-    document = {**DEFAULT_RULES, "rules": rules, "breaker": breaker}
-    PolicyVersion.objects.create(number=1, rules=document, author="admin", reason="test", created_at=START)
+    )
     return SimDesk(tmp_path)
 
 

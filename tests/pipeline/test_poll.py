@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from recovery.core.types import JobState
 from recovery.models import Attempt, Event, Incident, Job, Node
 from recovery.pipeline.poll import poll_cluster
-from recovery.slurm.base import AttemptRecord
+from recovery.slurm.base import AttemptRecord, JobsPicture
 from tests.pipeline.conftest import Desk
 from tests.pipeline.fake_slurm import no_answer
 
@@ -70,7 +70,7 @@ def test_a_silent_controller_changes_nothing_but_the_age_of_the_picture(desk: De
 
 def test_an_empty_list_where_a_job_still_exists_is_no_observation(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.run_with_checkpoint()
-    monkeypatch.setattr(desk.slurm, "jobs", list)
+    monkeypatch.setattr(desk.slurm, "jobs_since", lambda mark: JobsPicture(jobs=[]))
     desk.tick()
     assert Attempt.objects.get().state == JobState.RUNNING
     assert "empty job list" in desk.cluster.__class__.objects.get().error

@@ -1,0 +1,116 @@
+"""Part of poll: nodes and what happened to them, partitions and reservations, as Slurm says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from recovery.models import Cluster, Node, NodeEvent
+from recovery.pipeline.bulk import chunks, write_changes
+from recovery.pipeline.facts import as_json
+from recovery.slurm.base import NodeRecord, Operation, SlurmClient, SlurmError
+
+READ_PARTITIONS_EVERY = timedelta(seconds=60)  # partitions and reservations change when administrators change them
+KEEP_EVENTS = timedelta(days=90)
+
+NODE_FIELDS = ("state", "raw_state", "partitions", "reason", "reason_by", "reason_at", "features", "gpus")
+
+
+def store_nodes(cluster: Cluster, records: Sequence[NodeRecord], *, now: datetime) -> None:
+    """Bring the nodes to what `records` say; each change of a state is an event, too.
+
+    `cluster.seen_at` is still the time of the picture before.
+    """
+    known = {node.name: node for node in Node.objects.filter(cluster=cluster)}
+    new: list[Node] = []
+    changed: list[Node] = []
+    events: list[NodeEvent] = []
+    for record in records:
+        stored = known.get(record.name)
+        node = stored or Node(cluster=cluster, name=record.name[:100], changed_at=now)
+        before, old = _row(node), node.state
+        _fill(node, record)
+        if old != node.state:
+            node.changed_at = now
+            events.append(_event(cluster, node, old=old, now=now))
+        if stored is None:
+            new.append(node)
+        elif _row(node) != before:
+            changed.append(node)
+    gone = [known[name] for name in set(known) - {record.name[:100] for record in records}]
+    events += [NodeEvent(cluster=cluster, node=n.name, at=now, seen_at=now, old=n.state) for n in gone]
+    Node.objects.bulk_create(new)
+    write_changes(changed, [*NODE_FIELDS, "changed_at"])
+    for some in chunks([node.pk for node in gone]):
+        Node.objects.filter(pk__in=some).delete()
+    NodeEvent.objects.bulk_create(_worth_telling(cluster, events))
+
+
+def _worth_telling(cluster: Cluster, events: Sequence[NodeEvent]) -> list[NodeEvent]:
+    """Of nodes not known before only those that are not up; of a whole cluster seen for the first time none."""
+    if cluster.seen_at is None:
+        return []
+    return [event for event in events if event.old or event.new != "up"]
+
+
+def _event(cluster: Cluster, node: Node, *, old: str, now: datetime) -> NodeEvent:
+    """When it happened is Slurm's word only where that lies between the two pictures: a reason may be older."""
+    told = node.reason_at
+    at = told if told and cluster.seen_at and cluster.seen_at < told <= now else now
+    return NodeEvent(
+        cluster=cluster, node=node.name, at=at, seen_at=now, old=old, new=node.state, raw_state=node.raw_state,
+        reason=node.reason, by=node.reason_by,
+    )  # fmt: skip
+
+
+def _fill(node: Node, record: NodeRecord) -> None:
+    node.state, node.raw_state = record.state, record.raw_state[:100]
+    node.partitions, node.features, node.gpus = list(record.partitions), list(record.features), record.gpus
+    node.reason, node.reason_by, node.reason_at = record.reason[:300], record.reason_by[:100], record.reason_at
+
+
+def _row(node: Node) -> tuple[object, ...]:
+    return tuple(getattr(node, field) for field in NODE_FIELDS)
+
+
+def forget_old_events(cluster: Cluster, *, now: datetime) -> None:
+    NodeEvent.objects.filter(cluster=cluster, seen_at__lt=now - KEEP_EVENTS).delete()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """Partitions and reservations as they are stored; `error` says why they can't be read."""
+
+    partitions: list[dict[str, object]]
+    reservations: list[dict[str, object]]
+    error: str = ""
+
+
+def read_layout(cluster: Cluster, *, client: SlurmClient, now: datetime) -> Layout | None:
+    """Partitions and reservations where it is time to read them, else None. A failure here spoils no picture."""
+    if cluster.partitions_at is not None and now - cluster.partitions_at < READ_PARTITIONS_EVERY:
+        return None
+    for operation in (Operation.PARTITIONS, Operation.RESERVATIONS):
+        if not (can := client.can(operation)):
+            return Layout(partitions=[], reservations=[], error=can.reason)
+    try:
+        partitions, reservations = client.partitions(), client.reservations()
+    except SlurmError as error:
+        return Layout(partitions=[], reservations=[], error=str(error))
+    return Layout(
+        partitions=[as_json(partition) for partition in partitions],
+        reservations=[as_json(reservation) for reservation in reservations],
+    )
+
+
+def layout_fields(layout: Layout | None, *, now: datetime) -> dict[str, object]:
+    """The columns of the cluster that `layout` changes. What was known stays, with its age, where it can't be read."""
+    if layout is None:
+        return {}
+    if layout.error:
+        return {"partitions_error": layout.error[:300]}
+    return {
+        "partitions": layout.partitions, "reservations": layout.reservations, "partitions_at": now,
+        "partitions_error": "",
+    }  # fmt: skip
