@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path, re_path
 
-from dashboard.views import admin, audit, decide, incidents, live, nodes, overview, policies, runs, shell
+from dashboard.views import admin, audit, clusters, decide, incidents, live, nodes, overview, policies, runs, shell
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -30,6 +30,9 @@ urlpatterns = [
     path("policies/<int:number>/", policies.policy, name="policy"),
     path("audit/", audit.audit, name="audit"),
     path("admin/", admin.admin, name="admin"),
+    path("clusters/", clusters.clusters, name="clusters"),
+    path("clusters/<int:pk>/", clusters.cluster, name="cluster"),
+    path("clusters/<int:pk>/examine/", clusters.examine, name="examine"),
     path("clusters/<int:pk>/pause/", admin.pause, name="pause"),
     path("clusters/<int:pk>/arm/", admin.arm, name="arm"),
     path("shell/", shell.shell, name="shell"),

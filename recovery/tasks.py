@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from celery import shared_task
+from celery import Task, shared_task
 from django.conf import settings
 from kombu.exceptions import OperationalError
 
+from recovery.doctor import stored as examinations
 from recovery.models import Cluster
 from recovery.pipeline import reconcile
 from recovery.slurm.base import SlurmClient
@@ -23,8 +24,11 @@ def client_of(cluster: Cluster) -> SlurmClient:
 @shared_task(name="recovery.tick")
 def tick() -> None:
     """Wake a worker for everything that is due. Sent twice, or lost, it changes nothing but the moment."""
-    due = reconcile.due(reconcile.utc_now())
+    now = reconcile.utc_now()
+    due = reconcile.due(now)
     expires = 3 * settings.TICK_S
+    for pk in examinations.due(now):
+        examine_cluster.apply_async((pk,), expires=expires)
     for task, keys in ((watch_cluster, due.clusters), (watch_attempt, due.attempts), (work_on_incident, due.incidents)):
         for pk in keys:
             task.apply_async((pk,), expires=expires)
@@ -45,9 +49,24 @@ def work_on_incident(pk: int) -> None:
     reconcile.work_on_incident(pk, client_for=client_of, clock=reconcile.utc_now)
 
 
+@shared_task(name="recovery.examine_cluster")
+def examine_cluster(pk: int) -> None:
+    examinations.examine_and_store(pk, client_for=client_of, clock=reconcile.utc_now)
+
+
 def wake_incident(pk: int) -> None:
-    """Look at a case now rather than at the next tick. Without a broker nothing is lost: the tick finds it."""
+    """Look at a case now rather than at the next tick."""
+    _wake(work_on_incident, pk)
+
+
+def wake_examination(pk: int) -> None:
+    """Examine a cluster now rather than at the next tick."""
+    _wake(examine_cluster, pk)
+
+
+def _wake(task: Task[..., None], pk: int) -> None:
+    """Without a broker nothing is lost: the tick finds what is due."""
     try:
-        work_on_incident.apply_async((pk,), expires=3 * settings.TICK_S, retry=False)
+        task.apply_async((pk,), expires=3 * settings.TICK_S, retry=False)
     except (OperationalError, OSError) as error:
-        log.warning("The broker is not reachable (%s): incident %s waits for the next tick.", error, pk)
+        log.warning("The broker is not reachable (%s): %s(%s) waits for the next tick.", error, task.name, pk)

@@ -9,26 +9,11 @@ from django.db.models import QuerySet
 
 from dashboard import wording
 from dashboard.reads import cases
-from dashboard.reads.shell import Picture, picture_of
+from dashboard.reads.clusters import ClusterRow, cluster_rows
 from recovery import selectors
 from recovery.models import Attempt, Cluster, Incident, Job
-from recovery.selectors import ClusterPicture
 
 MOST = 60  # rows of a table on the first page; the rest is behind a link
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClusterRow:
-    picture: Picture
-    counts: ClusterPicture
-
-    @property
-    def nodes_up(self) -> int:
-        return self.counts.nodes["up"]  # type: ignore[index]
-
-    @property
-    def nodes_all(self) -> int:
-        return sum(self.counts.nodes.values())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +54,7 @@ class Overview:
 
 
 def read_overview(cluster: Cluster | None, *, now: datetime) -> Overview:
-    clusters = _clusters(cluster, now=now)
+    clusters = cluster_rows(cluster, now=now)
     running = _of(selectors.running_attempts(), cluster)
     needs, following = cases.needing_person(cluster), cases.being_followed(cluster)
     on = {row.incident.attempt_id: row.incident for row in (*needs, *following)}
@@ -91,9 +76,3 @@ def _of(attempts: QuerySet[Attempt], cluster: Cluster | None) -> QuerySet[Attemp
 def _vanished(cluster: Cluster | None) -> QuerySet[Job]:
     rows = selectors.jobs().exclude(vanished_at=None).filter(attempts__closed_at=None).distinct()
     return (rows if cluster is None else rows.filter(cluster=cluster)).order_by("-vanished_at")[:MOST]
-
-
-def _clusters(cluster: Cluster | None, *, now: datetime) -> list[ClusterRow]:
-    rows = selectors.clusters() if cluster is None else selectors.clusters().filter(pk=cluster.pk)
-    counted = selectors.pictures_of(rows, now=now)
-    return [ClusterRow(picture=picture_of(counts.cluster, now=now), counts=counts) for counts in counted]

@@ -43,6 +43,7 @@ TABLES: dict[str, Mapping[Any, StateWords]] = {
     "decision": words.DECISION_WORDS,
     "role": words.ROLE_WORDS,
     "finding": words.FINDING_WORDS,
+    "examined": words.EXAMINED_WORDS,
 }
 _LABELS: dict[str, Mapping[Any, str]] = {
     "failure": {key: label for key, (label, _) in words.FAILURE_LABELS.items()},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -122,9 +121,7 @@ class HealthDetails(DeskView):
     @extend_schema(responses=Output)
     def get(self, request: Request) -> Response:
         now = timezone.now()
-        since = selectors.waiting_since(now=now)
-        overdue_s = (now - since).total_seconds() if since else 0.0
-        limit_s = max(3 * settings.TICK_S, settings.LEASE_S)  # a killed worker's lease may run out first
+        overdue_s, limit_s = selectors.overdue_s(now=now), selectors.overdue_limit_s()
         stale = [each.cluster.name for each in selectors.cluster_pictures(now=now) if each.stale]
         return Response(
             {

@@ -93,6 +93,14 @@ PICTURE_WORDS: dict[str, StateWords] = {
     "off": W("Switched off", "–", "muted", "This cluster is not looked at."),
 }
 
+# What the doctor says of one thing (recovery/doctor/results.py: State).
+EXAMINED_WORDS: dict[str, StateWords] = {
+    "good": W("Good", "●", "ok", "It was looked at, and works."),
+    "attention": W("Look at this", "▲", "warning", "Something can't be seen or done here; the rest works."),
+    "broken": W("Broken", "✕", "critical", "It does not work."),
+    "not_tried": W("Not tried", "○", "muted", "A try would change something, or there was nothing to try it on."),
+}
+
 OUTCOME_WORDS: dict[Outcome, StateWords] = {
     Outcome.RECOVERED: W("Recovered", "✓", "ok", "Restored at the expected step, and the next checkpoint is complete."),
     Outcome.RESTORED_OLDER: W(

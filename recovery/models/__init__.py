@@ -3,6 +3,7 @@
 from recovery.models.access import ApiToken, Membership
 from recovery.models.cluster import Cluster, Node, NodeEvent
 from recovery.models.event import Event
+from recovery.models.examination import Examination
 from recovery.models.incident import Action, Decision, Finding, Incident, Recommendation
 from recovery.models.job import Attempt, Job, Run
 from recovery.models.policy import PolicyVersion
@@ -16,6 +17,7 @@ __all__ = [
     "Cluster",
     "Decision",
     "Event",
+    "Examination",
     "Finding",
     "Incident",
     "Job",

@@ -11,6 +11,8 @@ from recovery.selectors.cluster_reads import (
     cluster_pictures,
     clusters,
     nodes,
+    overdue_limit_s,
+    overdue_s,
     pictures_of,
     waiting_since,
 )
@@ -74,6 +76,8 @@ __all__ = [
     "needs_person",
     "nodes",
     "open_incidents",
+    "overdue_limit_s",
+    "overdue_s",
     "pictures_of",
     "policies",
     "recommendation_detail",

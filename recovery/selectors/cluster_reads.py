@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.conf import settings
 from django.db.models import Count, QuerySet
 
 from recovery.core.lifecycle import IncidentState
@@ -84,6 +85,17 @@ def waiting_since(*, now: datetime) -> datetime | None:
     )
     first = [rows.values_list("next_look_at", flat=True).first() for rows in overdue]
     return min((moment for moment in first if moment is not None), default=None)
+
+
+def overdue_s(*, now: datetime) -> float:
+    """For how long the most overdue work waits for a worker, in seconds."""
+    since = waiting_since(now=now)
+    return (now - since).total_seconds() if since else 0.0
+
+
+def overdue_limit_s() -> float:
+    """From here on work counts as forgotten, not as late: a killed worker's lease may have to run out first."""
+    return max(3 * settings.TICK_S, settings.LEASE_S)
 
 
 def nodes(*, cluster_id: int | None = None) -> QuerySet[Node]:

@@ -24,6 +24,7 @@ from tests.factories import (
     make_cluster,
     make_decision,
     make_event,
+    make_examination,
     make_finding,
     make_incident,
     make_job,
@@ -49,6 +50,8 @@ PAGES = [
     "/runs/{run}/",
     "/jobs/{job}/",
     "/nodes/",
+    "/clusters/",
+    "/clusters/{cluster}/",
     "/policies/",
     "/policies/{policy}/",
     "/policies/edit/",
@@ -94,6 +97,7 @@ def numbers(transactional_db: None) -> dict[str, int]:
     make_action(recommendation=recommendation, state=ActionState.CALLED, calls=[call])
     closed = make_incident(state=IncidentState.CLOSED)
     make_incident(state=IncidentState.NEEDS_PERSON, alarm="Restarted from scratch: step 840 was expected.")
+    make_examination(cluster=cluster)
     make_attempt(blind_reason="The log can't be read.", blind_remedy="Let the workers' group read it.")
     for state in NodeState:
         make_node(cluster=cluster, state=state, reason="GPU 3 ECC" if state is NodeState.DRAINED else "")
@@ -104,6 +108,7 @@ def numbers(transactional_db: None) -> dict[str, int]:
         "incident": question.incident.pk,
         "acting": acting.pk,
         "closed": closed.pk,
+        "cluster": cluster.pk,
         "run": run.pk,
         "job": run.jobs.get().pk,
         "policy": make_policy().number,

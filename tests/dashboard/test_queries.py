@@ -19,6 +19,7 @@ from tests.factories import (
     make_checkpoint,
     make_decision,
     make_event,
+    make_examination,
     make_finding,
     make_incident,
     make_job,
@@ -51,6 +52,7 @@ def grow(question: Question) -> None:
     make_log_file(attempt=attempt)
     make_checkpoint(run=run, step=900 + run.checkpoints.count())
     make_node(cluster=cluster)
+    make_examination()
     make_policy()
     make_event(incident=incident)
     make_finding(incident=incident)
@@ -67,6 +69,8 @@ PAGES = [
     "/runs/{run}/chart.json",
     "/jobs/{job}/",
     "/nodes/",
+    "/clusters/",
+    "/clusters/{cluster}/",
     "/policies/",
     "/audit/",
     "/admin/",
@@ -80,7 +84,10 @@ def test_a_page_makes_as_many_queries_for_many_rows_as_for_few(
 ) -> None:
     grow(question)
     address = path.format(
-        incident=question.incident.pk, run=question.incident.run_id, job=question.incident.attempt.job_id
+        incident=question.incident.pk,
+        run=question.incident.run_id,
+        job=question.incident.attempt.job_id,
+        cluster=question.incident.run.cluster_id,
     )
     few = queries(lambda: as_approver.get(address))
     for _ in range(4):

@@ -5,7 +5,7 @@ from django.test import Client
 from django.urls import URLPattern
 
 from dashboard.urls import urlpatterns
-from recovery.models import Cluster, Incident, PolicyVersion, Recommendation
+from recovery.models import Cluster, Examination, Incident, PolicyVersion, Recommendation
 from tests.dashboard.conftest import HTMX, Question, text_of
 from tests.factories import make_policy
 
@@ -21,6 +21,8 @@ PAGES = [
     "/jobs/{job}/",
     "/jobs/{job}/chart.json",
     "/nodes/",
+    "/clusters/",
+    "/clusters/{cluster}/",
     "/policies/",
     "/policies/{policy}/",
     "/audit/",
@@ -34,6 +36,7 @@ CHANGES = {
     "/recommendations/{recommendation}/approve/": "approver",
     "/recommendations/{recommendation}/reject/": "approver",
     "/incidents/{incident}/close/": "operator",
+    "/clusters/{cluster}/examine/": "operator",
     "/clusters/{cluster}/pause/": "operator",
     "/clusters/{cluster}/arm/": "admin",
     "/policies/edit/": "admin",
@@ -125,6 +128,7 @@ def _stored() -> list[object]:
         list(Incident.objects.values_list("state", "outcome")),
         list(Recommendation.objects.values_list("pk", "decision")),
         list(Cluster.objects.values_list("paused_at")),
+        list(Examination.objects.values_list("next_look_at")),
         PolicyVersion.objects.count(),
     ]
 

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from recovery.core.types import CheckpointState, JobState, NodeState, Phase, SignalKind
-from recovery.models import Attempt, Checkpoint, Cluster, Job, LogFile, Node, Run, Sample, Signal
+from recovery.doctor import Group, Result, State
+from recovery.models import Attempt, Checkpoint, Cluster, Examination, Job, LogFile, Node, Run, Sample, Signal
 from tests.factories.base import ago, numbers
 
 
@@ -22,6 +23,20 @@ def make_cluster(**fields: Any) -> Cluster:
         "tried_at": ago(3),
     }
     return Cluster.objects.create(**{**defaults, **fields})
+
+
+def make_examination(*, cluster: Cluster | None = None, **fields: Any) -> Examination:
+    """What the doctor found two minutes ago: one result of each state."""
+    at = ago(120)
+    results = [
+        Result(
+            group=Group.CALLS, what=f"call {state}", detail=f"it is {state}", state=state, at=at,
+            remedy="Mend it." if state is State.BROKEN else "",
+        ).as_json()
+        for state in State
+    ]  # fmt: skip
+    defaults = {"at": at, "results": results, "next_look_at": ago(-180)}
+    return Examination.objects.create(cluster=cluster or make_cluster(), **{**defaults, **fields})
 
 
 def make_node(*, cluster: Cluster | None = None, **fields: Any) -> Node:

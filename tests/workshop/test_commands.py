@@ -16,10 +16,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from recovery.access import Permission, actor_for
-from recovery.celery import app
-from recovery.management.commands import doctor
 from recovery.models import Cluster, Event
-from recovery.slurm.base import Health, SlurmUnreachable
 
 GOOD_PASSWORD = "tall-grass-in-june"
 Run = Callable[..., str]
@@ -38,18 +35,6 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """What stands in the standard input, as in a script."""
     return lambda text: monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-
-
-class Client:
-    """As much of a Slurm client as the doctor asks."""
-
-    def __init__(self, health: Health | Exception) -> None:
-        self._health = health
-
-    def health(self) -> Health:
-        if isinstance(self._health, Exception):
-            raise self._health
-        return self._health
 
 
 def make_cluster(**fields: Any) -> Cluster:
@@ -130,54 +115,6 @@ def test_a_cluster_that_could_not_work_is_refused_with_the_reason(run: Run, argu
     with pytest.raises(CommandError, match=reason):
         run("set_cluster", *arguments)
     assert not Cluster.objects.exists()
-
-
-# --- doctor ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.django_db
-def test_a_cluster_that_answers_is_described() -> None:
-    health = Health(release="22.05.8", accounting=False, requeue_delay_s=121, latency_s=0.02)
-    result = doctor.reach(make_cluster(), client_for=lambda _: Client(health))  # type: ignore[arg-type,return-value]
-    assert not result.remedy
-    assert "22.05.8" in result.detail
-    assert "without accounting" in result.detail
-    assert "121 s" in result.detail
-
-
-@pytest.mark.django_db
-def test_a_cluster_that_does_not_answer_comes_with_a_remedy() -> None:
-    silent = Client(SlurmUnreachable("Connection refused", tried="scontrol ping"))
-    result = doctor.reach(make_cluster(), client_for=lambda _: silent)  # type: ignore[arg-type,return-value]
-    assert result.detail == "scontrol ping: Connection refused"
-    assert "munge" in result.remedy
-
-
-@pytest.mark.django_db
-def test_a_migrated_database_is_well() -> None:
-    assert doctor.database().remedy == ""
-
-
-def test_a_folder_that_is_not_there_names_the_setting(tmp_path: Path) -> None:
-    result = doctor.folder("log root", tmp_path / "x", setting="RECOVERY_LOG_ROOTS")
-    assert "RECOVERY_LOG_ROOTS" in result.remedy
-    assert not doctor.folder("log root", tmp_path, setting="RECOVERY_LOG_ROOTS").remedy
-
-
-def test_a_broker_that_does_not_run_is_trouble_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app.conf, "broker_url", "redis://:hidden@127.0.0.1:9/0")
-    monkeypatch.setattr(app.conf, "broker_write_url", "redis://:hidden@127.0.0.1:9/0")
-    result = doctor.broker()
-    assert "REDIS_URL" in result.remedy
-    assert "hidden" not in result.what
-
-
-@pytest.mark.django_db
-def test_trouble_is_an_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    good, bad = doctor.Result(what="a", detail="fine"), doctor.Result(what="b", detail="broken", remedy="Mend it.")
-    monkeypatch.setattr(doctor, "examine", lambda **_: iter([good, bad]))
-    with pytest.raises(CommandError, match="1 of these"):
-        run("doctor")
 
 
 @pytest.mark.django_db

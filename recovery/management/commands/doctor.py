@@ -2,119 +2,87 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
 
-from recovery.celery import app
+from recovery.core.words import EXAMINED_WORDS
+from recovery.doctor import Group, Result, State, examine_cluster, examine_installation
+from recovery.doctor.installation import roots
+from recovery.doctor.results import in_groups
 from recovery.models import Cluster
-from recovery.slurm.base import SlurmClient, SlurmError
-from recovery.slurm.registry import BadOptions
 from recovery.tasks import client_of
-
-BROKER_TIMEOUT_S = 3
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Result:
-    """`remedy` is "" where all is well."""
-
-    what: str
-    detail: str
-    remedy: str = ""
 
 
 class Command(BaseCommand):
-    help = "Say what this installation can see and do, and what to do where it can't. Exit code 1: there is trouble."
+    help = "Say what this installation can see and do, and what to do where it can't. Exit code 1: something is broken."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        troubles = 0
-        for result in examine(client_for=client_of):
-            good = not result.remedy
-            troubles += not good
-            mark = self.style.SUCCESS("✓") if good else self.style.ERROR("✕")
-            self.stdout.write(f"{mark} {result.what}: {result.detail}")
-            if result.remedy:
-                self.stdout.write(f"    {result.remedy}")
-        if troubles:
-            raise CommandError(f"{troubles} of these need attention.")
+        found: dict[str, list[Result]] = {}
+        for subject, results in examine():
+            found[subject] = []
+            if not options["json"]:
+                self.stdout.write(self.style.MIGRATE_HEADING(subject or "Recovery Desk"))
+            for result in results:
+                found[subject].append(result)
+            if not options["json"]:
+                self._print(found[subject])
+        if options["json"]:
+            self.stdout.write(json.dumps(as_document(found), indent=2))
+        broken = sum(result.state is State.BROKEN for results in found.values() for result in results)
+        if broken:
+            raise CommandError(f"{broken} of these need mending.")
+
+    def _print(self, results: Iterable[Result]) -> None:
+        styles = {State.GOOD: self.style.SUCCESS, State.ATTENTION: self.style.WARNING, State.BROKEN: self.style.ERROR}
+        for group, members in in_groups(results):
+            self.stdout.write(f"  {group.value}")
+            for result in members:
+                mark = EXAMINED_WORDS[result.state].icon
+                style = styles.get(result.state, str)
+                self.stdout.write(f"  {style(mark)} {result.what}: {result.detail}")
+                if result.remedy:
+                    self.stdout.write(f"      {result.remedy}")
 
 
-def examine(*, client_for: Callable[[Cluster], SlurmClient]) -> Iterator[Result]:
-    """Everything, what others stand on first: where the database is in trouble, no cluster can be looked up."""
-    data = database()
-    yield data
-    yield broker()
-    for root in settings.LOG_ROOTS:
-        yield folder("log root", Path(root), setting="RECOVERY_LOG_ROOTS")
-    for root in settings.CHECKPOINT_ROOTS:
-        yield folder("checkpoint root", Path(root), setting="RECOVERY_CHECKPOINT_ROOTS")
-    if data.remedy:
-        return
-    clusters = list(Cluster.objects.filter(enabled=True))
+def examine() -> Iterator[tuple[str, Iterator[Result]]]:
+    """The installation ("") first, then each enabled cluster; without the database no cluster can be looked up."""
+    now = datetime.now(UTC)
+    data = list(examine_installation(now=now, ask_broker=True))
+    clusters = list(Cluster.objects.filter(enabled=True)) if data[0].state is State.GOOD else []
     if not clusters:
-        yield Result(what="clusters", detail="none is set up", remedy="Add one: docs/operations.md says how.")
+        data += roots(now)
+    if data[0].state is State.GOOD and not clusters:
+        data.append(no_cluster(now))
+    yield "", iter(data)
     for cluster in clusters:
-        yield reach(cluster, client_for=client_for)
+        yield f"Cluster {cluster.name}", examine_cluster(cluster, client_for=client_of, clock=lambda: datetime.now(UTC))
 
 
-def database() -> Result:
-    what = f"database ({connection.vendor})"
-    try:
-        executor = MigrationExecutor(connection)
-    except DatabaseError as error:
-        return Result(what=what, detail=first_line(error), remedy="Check DATABASE_URL, and that the server runs.")
-    waiting = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
-    if waiting:
-        return Result(
-            what=what, detail=f"{waiting} migrations are not applied", remedy="Run `python manage.py migrate`."
-        )
-    return Result(what=what, detail="answers, all migrations are applied")
-
-
-def broker() -> Result:
-    with app.connection_for_write(connect_timeout=BROKER_TIMEOUT_S) as link:
-        where = link.as_uri()  # without the password
-        try:
-            link.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S)
-        except Exception as error:  # noqa: BLE001 - each transport has errors of its own
-            remedy = "Check REDIS_URL, and that Redis runs. Nothing is lost meanwhile, but nothing is looked at either."
-            return Result(what=f"broker ({where})", detail=first_line(error), remedy=remedy)
-    return Result(what=f"broker ({where})", detail="answers")
-
-
-def folder(what: str, path: Path, *, setting: str) -> Result:
-    label = f"{what} {path}"
-    if not path.is_dir():
-        return Result(what=label, detail="is no folder here", remedy=f"Mount it on this machine, or correct {setting}.")
-    if not os.access(path, os.R_OK | os.X_OK):
-        remedy = f"Let user id {os.geteuid()} read it (group or ACL); what it can't read is shown as blind."
-        return Result(what=label, detail="can't be read", remedy=remedy)
-    return Result(what=label, detail="can be read")
-
-
-def reach(cluster: Cluster, *, client_for: Callable[[Cluster], SlurmClient]) -> Result:
-    what = f"cluster {cluster.name} ({cluster.get_backend_display()})"
-    try:
-        health = client_for(cluster).health()
-    except BadOptions as error:
-        return Result(what=what, detail=str(error), remedy="Set it up anew with `python manage.py set_cluster`.")
-    except SlurmError as error:
-        remedy = "Check that this machine has the cluster's Slurm commands, slurm.conf and munge key, and reaches it."
-        return Result(what=what, detail=str(error), remedy=remedy)
-    accounting = (
-        "with accounting" if health.accounting else "without accounting (how a forgotten job ended stays unknown)"
+def no_cluster(now: datetime) -> Result:
+    remedy = "Add one with `manage.py set_cluster`: docs/operations.md says how."
+    return Result(
+        group=Group.INSTALLATION,
+        what="clusters",
+        detail="none is set up",
+        state=State.ATTENTION,
+        remedy=remedy,
+        at=now,
     )
-    detail = f"release {health.release}, answers in {health.latency_s:.2f} s, {accounting}"
-    return Result(what=what, detail=f"{detail}; a requeued job waits {health.requeue_delay_s:.0f} s at least")
 
 
-def first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def as_document(found: dict[str, list[Result]]) -> dict[str, Any]:
+    """{"installation": [RESULT], "clusters": {NAME: [RESULT]}}."""
+    return {
+        "installation": [result.as_json() for result in found.pop("", [])],
+        "clusters": {
+            name.removeprefix("Cluster "): [result.as_json() for result in results] for name, results in found.items()
+        },
+    }

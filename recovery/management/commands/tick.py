@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from recovery.doctor import stored as examinations
 from recovery.pipeline import reconcile
 from recovery.tasks import client_of
 
@@ -15,5 +16,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         done = reconcile.tick(client_for=client_of, clock=reconcile.utc_now)
+        for pk in examinations.due(reconcile.utc_now()):
+            examinations.examine_and_store(pk, client_for=client_of, clock=reconcile.utc_now)
         counts = f"{len(done.clusters)} clusters, {len(done.attempts)} attempts and {len(done.incidents)} incidents"
         self.stdout.write(f"Looked at {counts}.")

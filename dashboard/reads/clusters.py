@@ -1,0 +1,70 @@
+"""Clusters for their pages: the picture of each, what is on it, and what the doctor last found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dashboard.reads.shell import Picture, picture_of
+from recovery import selectors
+from recovery.core.types import NodeState
+from recovery.doctor import Group, Report, Result
+from recovery.doctor.results import in_groups
+from recovery.doctor.stored import report_on
+from recovery.models import Cluster
+from recovery.selectors import ClusterPicture
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterRow:
+    picture: Picture
+    counts: ClusterPicture
+
+    @property
+    def nodes_up(self) -> int:
+        return self.counts.nodes[NodeState.UP]
+
+    @property
+    def nodes_all(self) -> int:
+        return sum(self.counts.nodes.values())
+
+    @property
+    def nodes_not_up(self) -> list[tuple[NodeState, int]]:
+        return [(state, count) for state, count in self.counts.nodes.items() if count and state is not NodeState.UP]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExaminedRow(ClusterRow):
+    report: Report
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterPage(ExaminedRow):
+    groups: list[tuple[Group, list[Result]]]
+
+
+def cluster_rows(chosen: Cluster | None, *, now: datetime) -> list[ClusterRow]:
+    """The chosen cluster, or all: those that are switched off too."""
+    rows = selectors.clusters() if chosen is None else selectors.clusters().filter(pk=chosen.pk)
+    counted = selectors.pictures_of(rows, now=now)
+    return [ClusterRow(picture=picture_of(counts.cluster, now=now), counts=counts) for counts in counted]
+
+
+def examined_rows(*, now: datetime) -> list[ExaminedRow]:
+    """Every cluster with the doctor's report; four queries."""
+    counted = selectors.pictures_of(selectors.clusters().select_related("examination"), now=now)
+    return [
+        ExaminedRow(
+            picture=picture_of(counts.cluster, now=now), counts=counts, report=report_on(counts.cluster, now=now)
+        )
+        for counts in counted
+    ]
+
+
+def cluster_page(pk: int, *, now: datetime) -> ClusterPage:
+    """Raises selectors.NotFound."""
+    counts = selectors.cluster_picture(cluster_id=pk, now=now)
+    report = report_on(counts.cluster, now=now)
+    return ClusterPage(
+        picture=picture_of(counts.cluster, now=now), counts=counts, report=report, groups=in_groups(report.results)
+    )

@@ -1,0 +1,235 @@
+"""Which calls work as this user: tried where a try changes nothing and tells the truth, else said by our rights.
+
+What a harmless try tells was found on Slurm 22.05.8 (docs/privileges.md, tests/slurm/test_privileges.py):
+- A write on a job id that can't exist is answered "Invalid job id" to everybody, before any right is looked at: it
+  tells nothing, so writes on jobs are never tried.
+- A change of a node that doesn't exist is "Invalid user id" to those who may not, and "Invalid node name" to those who
+  may: it tells the truth and changes nothing.
+- Another user's batch script can be read by operators, and by nobody below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+
+from recovery.core.speech import duration
+from recovery.doctor.results import Group, Result, State
+from recovery.models import Cluster, Job
+from recovery.slurm.base import (
+    JobNotFound,
+    Operation,
+    Rights,
+    RightsLevel,
+    SlurmClient,
+    SlurmError,
+    SlurmRefused,
+)
+
+NO_NODE = "recovery-desk-asks-whether-it-may"
+DENIED = ("user id", "permission denied")  # Slurm's words (slurm_errno.c) for: not you
+NO_SUCH_NODE = ("node name", "no such node", "unknown node")
+GUIDE = "docs/privileges.md"
+
+WORDS = {
+    Operation.JOBS: "list jobs",
+    Operation.JOB: "look at one job",
+    Operation.ATTEMPTS: "past attempts",
+    Operation.NODES: "list nodes",
+    Operation.PARTITIONS: "list partitions",
+    Operation.RESERVATIONS: "list reservations",
+    Operation.BATCH_SCRIPT: "read a job's script",
+    Operation.REQUEUE: "requeue",
+    Operation.REQUEUE_HOLD: "requeue and hold",
+    Operation.SET_EXCLUDED_NODES: "exclude nodes",
+    Operation.RELEASE: "release a hold",
+    Operation.HOLD: "hold",
+    Operation.CANCEL: "cancel",
+    Operation.SET_TIME_LIMIT: "set a time limit",
+    Operation.SET_ADMIN_COMMENT: "write the admin comment",
+    Operation.DRAIN_NODE: "drain a node",
+    Operation.RESUME_NODE: "resume a node",
+    Operation.SUBMIT: "submit",
+}
+# What Slurm 22.05 lets administrators do alone; every other change is open to operators.
+OF_ADMINISTRATORS = frozenset({Operation.SET_ADMIN_COMMENT, Operation.DRAIN_NODE, Operation.RESUME_NODE})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    detail: str
+    state: State
+    remedy: str = ""
+
+
+Try = Callable[[], Outcome]
+
+
+def examine_calls(cluster: Cluster, client: SlurmClient, *, clock: Callable[[], datetime]) -> Iterator[Result]:
+    """One result for whom we are, and one per operation."""
+    begun = clock()
+    rights, known = _rights(client)
+    yield _result("who we are", known, at=clock())
+    tries = _tries(cluster, client, rights, now=begun)
+    for operation in Operation:
+        can = client.can(operation)
+        if not can:
+            outcome = Outcome(detail=f"not here: {can.reason}", state=State.ATTENTION, remedy=can.remedy)
+        elif operation in tries and clock() - begun < timedelta(seconds=settings.LEASE_S / 2):
+            outcome = _tried(tries[operation])
+        else:
+            outcome = by_rights(operation, rights)
+        yield _result(WORDS[operation], outcome, at=clock())
+
+
+def _result(what: str, outcome: Outcome, *, at: datetime) -> Result:
+    return Result(
+        group=Group.CALLS, what=what, detail=outcome.detail, state=outcome.state, remedy=outcome.remedy, at=at
+    )
+
+
+def _rights(client: SlurmClient) -> tuple[Rights, Outcome]:
+    try:
+        rights = client.rights()
+    except SlurmError as error:
+        detail = f"can't be told: {error}"
+        unknown = Rights(user="", level=RightsLevel.UNKNOWN, how=detail)
+        return unknown, Outcome(detail=detail, state=State.NOT_TRIED, remedy=f"What each call needs: {GUIDE}.")
+    who = f"{rights.user} ({LEVELS[rights.level]}; {rights.how})" if rights.how else rights.user
+    if rights.level is RightsLevel.OWN:
+        return rights, Outcome(detail=who, state=State.ATTENTION, remedy=_become("operator", rights))
+    if rights.level is RightsLevel.UNKNOWN:
+        return rights, Outcome(detail=who, state=State.NOT_TRIED, remedy=f"What each call needs: {GUIDE}.")
+    return rights, Outcome(detail=who, state=State.GOOD)
+
+
+LEVELS = {
+    RightsLevel.FULL: "administrator",
+    RightsLevel.OPERATOR: "operator",
+    RightsLevel.OWN: "no more than its own jobs",
+    RightsLevel.UNKNOWN: "rights unknown",
+}
+
+
+def _become(level: str, rights: Rights) -> str:
+    return f"`sacctmgr modify user {rights.user or 'USER'} set adminlevel={level}`; {GUIDE} says what that allows."
+
+
+def by_rights(operation: Operation, rights: Rights) -> Outcome:
+    """What our level in Slurm allows, where a try would change something or tell nothing."""
+    if not operation.is_write:
+        return Outcome(detail="not tried: there is nothing to try it on yet", state=State.NOT_TRIED)
+    if rights.level is RightsLevel.UNKNOWN:
+        return Outcome(detail="not tried; our rights are not known", state=State.NOT_TRIED)
+    if operation is Operation.SUBMIT:
+        whose = "for everybody" if rights.user == "root" else f"for {rights.user} alone: only root submits for others"
+        return Outcome(detail=f"not tried; by rights {whose}", state=State.NOT_TRIED)
+    needs_administrator = operation in OF_ADMINISTRATORS
+    if rights.level is RightsLevel.FULL or (rights.level is RightsLevel.OPERATOR and not needs_administrator):
+        return Outcome(detail="not tried; by rights it works", state=State.NOT_TRIED)
+    if needs_administrator:
+        detail, level = "not tried; by rights it is refused: administrators alone may", "administrator"
+    else:
+        detail, level = f"not tried; by rights for jobs of {rights.user} alone", "operator"
+    return Outcome(detail=detail, state=State.ATTENTION, remedy=_become(level, rights))
+
+
+def _tried(look: Try) -> Outcome:
+    try:
+        return look()
+    except SlurmRefused as error:
+        return Outcome(detail=f"refused: {error}", state=State.ATTENTION, remedy=f"What it needs: {GUIDE}.")
+    except SlurmError as error:
+        return Outcome(detail=f"no answer: {error}", state=State.BROKEN, remedy="Look at the controller's log.")
+
+
+def _tries(cluster: Cluster, client: SlurmClient, rights: Rights, *, now: datetime) -> dict[Operation, Try]:
+    """What can be tried here: reads, and the change of a node that doesn't exist."""
+    if cluster.is_stale(now):
+        looks: dict[Operation, Try] = {
+            Operation.JOBS: lambda: _count(len(client.jobs()), "job"),
+            Operation.NODES: lambda: _count(len(client.nodes()), "node"),
+        }
+    else:
+        looks = dict.fromkeys((Operation.JOBS, Operation.NODES), lambda: _polled(cluster, now))
+    looks[Operation.PARTITIONS] = lambda: _count(len(client.partitions()), "partition")
+    looks[Operation.RESERVATIONS] = lambda: _count(len(client.reservations()), "reservation")
+    looks[Operation.DRAIN_NODE] = looks[Operation.RESUME_NODE] = _once(lambda: _try_a_node(client, rights))
+    known = Job.objects.filter(cluster=cluster, vanished_at=None).order_by("-first_submitted_at")
+    of_others = known.exclude(user=rights.user).first()
+    newest = of_others or known.first()
+    if newest is not None:
+        looks[Operation.JOB] = lambda: _try_a_job(client, newest)
+        looks[Operation.ATTEMPTS] = lambda: _try_attempts(client, newest)
+        looks[Operation.BATCH_SCRIPT] = lambda: _try_a_script(client, newest, rights)
+    return looks
+
+
+def _once(look: Try) -> Try:
+    """Two operations that one try answers are not tried twice."""
+    found: list[Outcome] = []
+
+    def answer() -> Outcome:
+        if not found:
+            found.append(_tried(look))
+        return found[0]
+
+    return answer
+
+
+def _count(number: int, noun: str) -> Outcome:
+    return Outcome(detail=f"tried: {number} {noun}{'' if number == 1 else 's'}", state=State.GOOD)
+
+
+def _polled(cluster: Cluster, now: datetime) -> Outcome:
+    age = duration((now - cluster.seen_at).total_seconds()) if cluster.seen_at else ""
+    return Outcome(detail=f"works: the picture of {age} ago is made of it", state=State.GOOD)
+
+
+def _try_a_job(client: SlurmClient, job: Job) -> Outcome:
+    try:
+        client.job(job.job_id)
+    except JobNotFound:
+        return Outcome(detail=f"tried: job {job.job_id} is known no longer", state=State.GOOD)
+    return Outcome(detail=f"tried: job {job.job_id}", state=State.GOOD)
+
+
+def _try_attempts(client: SlurmClient, job: Job) -> Outcome:
+    found = client.attempts([job.job_id], since=job.first_submitted_at - timedelta(minutes=1))
+    count = len(found.get(job.job_id, ()))
+    return Outcome(detail=f"tried: {count} of job {job.job_id}", state=State.GOOD)
+
+
+def _try_a_script(client: SlurmClient, job: Job, rights: Rights) -> Outcome:
+    whose = "our own" if job.user == rights.user else f"of {job.user}"
+    try:
+        client.batch_script(job.job_id)
+    except JobNotFound:
+        return Outcome(detail=f"not tried: job {job.job_id} is known no longer", state=State.NOT_TRIED)
+    except SlurmRefused as error:
+        if not _says(error, DENIED):
+            detail = f"tried: that of job {job.job_id} is not to be had ({error.message})"
+            return Outcome(detail=detail, state=State.NOT_TRIED)
+        remedy = _become("operator", rights)
+        return Outcome(detail=f"refused for job {job.job_id}, {whose}", state=State.ATTENTION, remedy=remedy)
+    return Outcome(detail=f"tried: job {job.job_id}, {whose}", state=State.GOOD)
+
+
+def _try_a_node(client: SlurmClient, rights: Rights) -> Outcome:
+    try:
+        client.resume_node(NO_NODE)
+    except SlurmRefused as error:
+        if _says(error, DENIED):
+            detail = "tried on a node that doesn't exist: refused, administrators alone may"
+            return Outcome(detail=detail, state=State.ATTENTION, remedy=_become("administrator", rights))
+        if _says(error, NO_SUCH_NODE):
+            return Outcome(detail="tried on a node that doesn't exist: we may", state=State.GOOD)
+        return by_rights(Operation.RESUME_NODE, rights)
+    return by_rights(Operation.RESUME_NODE, rights)
+
+
+def _says(error: SlurmError, words: tuple[str, ...]) -> bool:
+    return any(word in error.message.lower() for word in words)

@@ -1,0 +1,109 @@
+"""The product itself: database, broker, workers, time zone, and the folders that it may read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from recovery import selectors
+from recovery.celery import app
+from recovery.core.speech import duration
+from recovery.doctor.results import Group, Result, State
+
+BROKER_TIMEOUT_S = 3
+
+
+def examine_installation(*, now: datetime, ask_broker: bool) -> Iterator[Result]:
+    """What others stand on first. `ask_broker`: may take seconds where the broker is away, so no page asks it."""
+    data = database(now)
+    yield data
+    if ask_broker:
+        yield broker(now)
+    if data.state is State.GOOD:
+        yield workers(now)
+    yield time_zone(now)
+
+
+def _result(what: str, detail: str, *, at: datetime, remedy: str = "", state: State | None = None) -> Result:
+    state = state or (State.BROKEN if remedy else State.GOOD)
+    return Result(group=Group.INSTALLATION, what=what, detail=detail, remedy=remedy, state=state, at=at)
+
+
+def database(now: datetime) -> Result:
+    what = f"database ({connection.vendor})"
+    try:
+        executor = MigrationExecutor(connection)
+    except DatabaseError as error:
+        return _result(what, first_line(error), remedy="Check DATABASE_URL, and that the server runs.", at=now)
+    waiting = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    if waiting:
+        detail = f"{waiting} migrations are not applied"
+        return _result(what, detail, remedy="Run `python manage.py migrate`.", at=now)
+    return _result(what, "answers, all migrations are applied", at=now)
+
+
+def broker(now: datetime) -> Result:
+    with app.connection_for_write(connect_timeout=BROKER_TIMEOUT_S) as link:
+        what = f"broker ({link.as_uri()})"  # without the password
+        try:
+            link.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S)
+        except Exception as error:  # noqa: BLE001 - each transport has errors of its own
+            remedy = "Check REDIS_URL, and that Redis runs. Nothing is lost meanwhile, but nothing is looked at either."
+            return _result(what, first_line(error), remedy=remedy, at=now)
+    return _result(what, "answers", at=now)
+
+
+def workers(now: datetime) -> Result:
+    """Nothing records a worker's pulse: that no work is overdue is what it does for us."""
+    what = "workers and beat"
+    overdue_s = selectors.overdue_s(now=now)
+    looked_at = max((c.tried_at for c in selectors.clusters().filter(enabled=True) if c.tried_at), default=None)
+    last = f"; the last look at a cluster was {duration((now - looked_at).total_seconds())} ago" if looked_at else ""
+    if overdue_s > selectors.overdue_limit_s():
+        remedy = "Start a worker and beat (docs/operations.md, “What runs”): until then nothing is looked at."
+        return _result(what, f"work is overdue for {duration(overdue_s)}{last}", remedy=remedy, at=now)
+    if not last:
+        detail = "nothing is due and no cluster was looked at yet, so nothing tells whether they run"
+        return _result(what, detail, state=State.NOT_TRIED, at=now)
+    return _result(what, f"nothing is overdue{last}", at=now)
+
+
+def time_zone(now: datetime) -> Result:
+    """Trainers print the local time of their node, mostly without a zone; this machine's is a good guess of theirs."""
+    zone = settings.LOG_TIME_ZONE
+    ours, read_as = now.astimezone().utcoffset(), now.astimezone(ZoneInfo(zone)).utcoffset()
+    if ours == read_as:
+        return _result("time zone", f"times in logs without a zone are read as {zone}, as this machine's clock", at=now)
+    detail = f"times in logs without a zone are read as {zone}, but this machine's clock shows {now.astimezone():%Z}"
+    remedy = "Where trainers print local time, set RECOVERY_LOG_TIME_ZONE to the cluster's zone, as Europe/Paris."
+    return _result("time zone", detail, remedy=remedy, state=State.ATTENTION, at=now)
+
+
+def roots(now: datetime) -> Iterator[Result]:
+    """The folders below which job files are read."""
+    for root in settings.LOG_ROOTS:
+        yield folder("log root", Path(root), setting="RECOVERY_LOG_ROOTS", at=now)
+    for root in settings.CHECKPOINT_ROOTS:
+        yield folder("checkpoint root", Path(root), setting="RECOVERY_CHECKPOINT_ROOTS", at=now)
+
+
+def folder(what: str, path: Path, *, setting: str, at: datetime) -> Result:
+    detail, remedy = "can be read", ""
+    if not path.is_dir():
+        detail, remedy = "is no folder here", f"Mount it on this machine, or correct {setting}."
+    elif not os.access(path, os.R_OK | os.X_OK):
+        detail = "can't be read"
+        remedy = f"Let user id {os.geteuid()} read it (group or ACL); what it can't read is shown as blind."
+    state = State.BROKEN if remedy else State.GOOD
+    return Result(group=Group.FILES, what=f"{what} {path}", detail=detail, remedy=remedy, state=state, at=at)
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

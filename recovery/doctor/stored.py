@@ -1,0 +1,51 @@
+"""The report kept of each cluster: made by a worker every few minutes and when asked for, read by pages and API.
+
+As everything else it is due when its row says so: a message that is lost changes nothing but the moment.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from recovery.access import Actor, Permission, require
+from recovery.doctor.cluster import ClientFor, Clock, examine_cluster
+from recovery.doctor.results import Report, Result
+from recovery.models import Cluster, Examination
+
+EVERY = timedelta(minutes=5)
+
+
+def due(now: datetime) -> list[int]:
+    """Keys of the clusters to be examined now."""
+    new = Cluster.objects.filter(enabled=True, examination=None)
+    Examination.objects.bulk_create(
+        [Examination(cluster=cluster, next_look_at=now) for cluster in new], ignore_conflicts=True
+    )
+    return list(Examination.due(now).filter(cluster__enabled=True).values_list("cluster_id", flat=True))
+
+
+def ask_again(cluster: Cluster, *, actor: Actor, now: datetime) -> None:
+    """Let it be examined at the next tick instead of in minutes. Raises Forbidden."""
+    require(actor, Permission.OPERATE)
+    Examination.objects.update_or_create(cluster=cluster, defaults={"next_look_at": now})
+
+
+def examine_and_store(cluster_id: int, *, client_for: ClientFor, clock: Clock) -> None:
+    """Examine one cluster, once at a time whatever the number of workers."""
+    row = Examination.objects.filter(cluster_id=cluster_id).select_related("cluster").first()
+    if row is None or not row.take_lease(clock()):
+        return
+    try:
+        results = [result.as_json() for result in examine_cluster(row.cluster, client_for=client_for, clock=clock)]
+        Examination.objects.filter(pk=row.pk).update(results=results, at=clock())
+    finally:
+        row.give_back(next_look_at=clock() + EVERY)
+
+
+def report_on(cluster: Cluster, *, now: datetime) -> Report:
+    """What was last found; empty where nobody looked yet. One query, none where `examination` was selected with it."""
+    row: Examination | None = getattr(cluster, "examination", None)
+    if row is None:
+        return Report(at=None, results=())
+    asked = cluster.enabled and row.next_look_at is not None and row.next_look_at <= now
+    return Report(at=row.at, results=tuple(Result.from_json(result) for result in row.results), under_way=asked)

@@ -1,0 +1,140 @@
+"""The pages of clusters, and what the doctor found there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+
+from recovery.core.types import JobState, NodeState
+from recovery.doctor import stored
+from recovery.models import Cluster, Examination
+from recovery.slurm.base import RightsLevel
+from tests.dashboard.conftest import text_of
+from tests.factories import ago, make_cluster, make_examination, make_job, make_node, make_run
+from tests.workshop.test_doctor import Scripted
+
+pytestmark = pytest.mark.django_db
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def examine(cluster: Cluster, client: Scripted) -> None:
+    stored.examine_and_store(cluster.pk, client_for=lambda _: client, clock=now)
+
+
+# --- what is stored
+
+
+def test_a_new_cluster_is_due_at_once_and_then_every_few_minutes() -> None:
+    cluster = make_cluster()
+    assert stored.due(now()) == [cluster.pk]
+    examine(cluster, Scripted())
+    assert stored.due(now()) == []
+    assert stored.due(now() + stored.EVERY) == [cluster.pk]
+
+
+def test_a_cluster_that_is_switched_off_is_not_examined() -> None:
+    make_examination(cluster=make_cluster(enabled=False), next_look_at=ago(10))
+    make_cluster(enabled=False)
+    assert stored.due(now()) == []
+
+
+def test_two_workers_examine_a_cluster_once() -> None:
+    cluster = make_cluster()
+    stored.due(now())
+    Examination.objects.update(leased_until=ago(-60))
+    client = Scripted()
+    examine(cluster, client)
+    assert client.asked == []
+
+
+def test_what_was_found_comes_back_as_it_was_stored() -> None:
+    cluster = make_cluster()
+    stored.due(now())
+    examine(cluster, Scripted(RightsLevel.OPERATOR))
+    cluster = Cluster.objects.get(pk=cluster.pk)
+    report = stored.report_on(cluster, now=now())
+    assert report.at is not None
+    assert now() - report.at < timedelta(minutes=1)
+    assert report.attention >= 2  # nodes are for administrators
+    assert [result.as_json() for result in report.results] == cluster.examination.results
+
+
+# --- the pages
+
+
+def test_the_list_says_how_fresh_each_picture_is_and_what_is_there(read: Callable[[str], str]) -> None:
+    cluster = make_cluster(name="gpu", seen_at=ago(900), error="squeue: no answer within 10 s")
+    make_job(run=make_run(cluster=cluster))
+    make_job(run=make_run(cluster=cluster), state=JobState.PENDING)
+    make_node(cluster=cluster)
+    make_node(cluster=cluster, state=NodeState.DOWN)
+    make_examination(cluster=cluster)
+    page = read("/clusters/")
+    for words in ("No answer", "squeue: no answer within 10 s", "1 running, 1 queued", "1 of 2 up", "1 down"):
+        assert words in page
+    assert "1 broken, 1 to look at." in page
+
+
+def test_a_page_without_a_cluster_says_how_to_add_one(read: Callable[[str], str]) -> None:
+    assert "set_cluster --help" in read("/clusters/")
+
+
+def test_operators_see_what_was_found_and_viewers_that_something_was(
+    as_viewer: Client, clients: dict[str, Client]
+) -> None:
+    cluster = make_cluster()
+    make_examination(cluster=cluster)
+    operator = text_of(clients["operator"].get(f"/clusters/{cluster.pk}/"))
+    viewer = text_of(as_viewer.get(f"/clusters/{cluster.pk}/"))
+    assert "It is broken" in operator
+    assert "Mend it." in operator
+    assert "Examine now" in operator
+    assert "Mend it." not in viewer
+    assert "Examine now" not in viewer
+    assert "1 broken, 1 to look at." in viewer
+
+
+def test_a_cluster_that_nobody_examined_yet_says_so(clients: dict[str, Client]) -> None:
+    cluster = make_cluster()
+    assert "Not examined yet" in text_of(clients["operator"].get(f"/clusters/{cluster.pk}/"))
+    assert clients["operator"].get("/clusters/4711/").status_code == 404
+
+
+def test_examine_now_makes_it_due_and_wakes_a_worker(
+    clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = make_cluster()
+    make_examination(cluster=cluster)
+    woken: list[int] = []
+    monkeypatch.setattr("dashboard.views.clusters.wake_examination", woken.append)
+    response = clients["operator"].post(f"/clusters/{cluster.pk}/examine/", follow=True)
+    assert "is examined now" in text_of(response)
+    assert "Another look is due" in text_of(response)
+    assert stored.due(now()) == [cluster.pk]
+    assert woken == [cluster.pk]
+
+
+def test_pages_show_no_option_of_a_cluster(clients: dict[str, Client]) -> None:
+    cluster = make_cluster(options={"token": "very-secret-token"})
+    stored.due(now())
+    examine(cluster, Scripted())
+    for path in ("/clusters/", f"/clusters/{cluster.pk}/", "/admin/", "/"):
+        assert "very-secret-token" not in text_of(clients["admin"].get(path))
+
+
+def test_no_page_asks_slurm(clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(cluster: Cluster) -> None:
+        raise AssertionError("a page asked Slurm")
+
+    monkeypatch.setattr("recovery.tasks.client_of", asked)
+    monkeypatch.setattr("recovery.tasks.client_for", asked)
+    cluster = make_cluster()
+    make_examination(cluster=cluster)
+    for path in ("/clusters/", f"/clusters/{cluster.pk}/"):
+        assert clients["admin"].get(path).status_code == 200

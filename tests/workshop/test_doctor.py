@@ -1,0 +1,400 @@
+"""What the doctor says of an installation and of a cluster, each with its remedy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from pytest_django import Settings
+
+from recovery.celery import app
+from recovery.core.types import JobState
+from recovery.doctor import Result, State, examine_cluster, installation, scheduler
+from recovery.doctor.calls import NO_NODE, WORDS, examine_calls
+from recovery.doctor.job_files import examine_files
+from recovery.management.commands import doctor
+from recovery.models import Cluster
+from recovery.slurm.base import (
+    Health,
+    NotSupported,
+    Operation,
+    Rights,
+    RightsLevel,
+    SlurmRefused,
+    SlurmUnreachable,
+)
+from recovery.slurm.registry import BadOptions
+from tests.factories import ago, make_attempt, make_cluster, make_job, make_run
+from tests.pipeline.fake_slurm import FakeSlurm, no_answer
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HEALTH = Health(
+    release="22.05.8", accounting=True, requeue_delay_s=6, latency_s=0.02, min_job_age_s=300,
+    store_flags=("job_comment", "job_script"), controller_time=NOW,
+)  # fmt: skip
+
+
+class Scripted(FakeSlurm):
+    """The scripted controller, with rights of the test's choosing and Slurm's words for a node that is not there."""
+
+    def __init__(self, level: RightsLevel = RightsLevel.FULL, *, user: str = "desk") -> None:
+        super().__init__(lambda: datetime.now(UTC))
+        self.level, self.user = level, user
+        self.node_answer = "Invalid node name specified" if level is RightsLevel.FULL else "Invalid user id"
+
+    def rights(self) -> Rights:
+        return Rights(user=self.user, level=self.level, how="scripted")
+
+    def resume_node(self, name: str) -> None:
+        assert name == NO_NODE
+        if Operation.RESUME_NODE in self.denied:
+            raise NotSupported("no such call", tried="resume", permanent=True)
+        raise SlurmRefused(self.node_answer, tried="scontrol update", permanent=True)
+
+
+def by_what(results: Sequence[Result]) -> dict[str, Result]:
+    return {result.what: result for result in results}
+
+
+def calls_of(cluster: Cluster, client: FakeSlurm) -> dict[str, Result]:
+    return by_what(list(examine_calls(cluster, client, clock=lambda: datetime.now(UTC))))
+
+
+def examined(cluster: Cluster, client: FakeSlurm) -> dict[str, Result]:
+    found = examine_cluster(cluster, client_for=lambda _: client, clock=lambda: datetime.now(UTC))
+    return by_what(list(found))
+
+
+# --- the installation
+
+
+@pytest.mark.django_db
+def test_a_migrated_database_is_well() -> None:
+    assert installation.database(NOW).state is State.GOOD
+
+
+def test_a_folder_that_is_not_there_names_the_setting(tmp_path: Path) -> None:
+    result = installation.folder("log root", tmp_path / "x", setting="RECOVERY_LOG_ROOTS", at=NOW)
+    assert result.state is State.BROKEN
+    assert "RECOVERY_LOG_ROOTS" in result.remedy
+    assert installation.folder("log root", tmp_path, setting="RECOVERY_LOG_ROOTS", at=NOW).state is State.GOOD
+
+
+def test_a_broker_that_does_not_run_is_trouble_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app.conf, "broker_url", "redis://:hidden@127.0.0.1:9/0")
+    monkeypatch.setattr(app.conf, "broker_write_url", "redis://:hidden@127.0.0.1:9/0")
+    result = installation.broker(NOW)
+    assert "REDIS_URL" in result.remedy
+    assert "hidden" not in json.dumps(result.as_json())
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("due_ago", "state"), [(500, State.BROKEN), (1, State.GOOD)])
+def test_workers_are_judged_by_the_work_that_waits_for_them(due_ago: float, state: State) -> None:
+    make_cluster(next_look_at=ago(due_ago))
+    assert installation.workers(datetime.now(UTC)).state is state
+
+
+@pytest.mark.django_db
+def test_without_any_look_nothing_tells_whether_workers_run() -> None:
+    assert installation.workers(NOW).state is State.NOT_TRIED
+
+
+def test_another_time_zone_than_the_logs_is_pointed_out(settings: Settings) -> None:
+    settings.LOG_TIME_ZONE = "Asia/Kathmandu"  # no machine of ours has a quarter of an hour
+    assert installation.time_zone(NOW).state is State.ATTENTION
+    assert "RECOVERY_LOG_TIME_ZONE" in installation.time_zone(NOW).remedy
+
+
+# --- the controller and its settings
+
+
+@pytest.mark.django_db
+def test_a_cluster_that_answers_is_described() -> None:
+    found = examined(make_cluster(), Scripted())
+    assert "answers in 0.01 s" in found["reachable"].detail
+    assert found["release"].detail == "Slurm 22.05.8"
+    assert found["requeue delay"].detail == "a requeued job waits 6 s at least"
+    assert found["MinJobAge"].state is State.GOOD
+
+
+@pytest.mark.django_db
+def test_a_cluster_that_does_not_answer_comes_with_a_remedy_and_is_asked_once() -> None:
+    client = Scripted()
+    client.silent = SlurmUnreachable("Connection refused", tried="scontrol ping")
+    found = examined(make_cluster(backend="cli"), client)
+    assert found["reachable"].detail == "scontrol ping: Connection refused"
+    assert "munge" in found["reachable"].remedy
+    assert client.asked == ["health"]
+    assert WORDS[Operation.REQUEUE] not in found
+
+
+@pytest.mark.django_db
+def test_options_that_can_not_work_are_said_with_the_command_that_mends_them() -> None:
+    def no_client(cluster: Cluster) -> FakeSlurm:
+        raise BadOptions("The back end cli has no option colour.")
+
+    [result] = examine_cluster(make_cluster(name="gpu"), client_for=no_client, clock=lambda: NOW)
+    assert result.state is State.BROKEN
+    assert "manage.py set_cluster gpu" in result.remedy
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state"), [(0, State.GOOD), (4, State.GOOD), (-60, State.BROKEN), (60, State.BROKEN)]
+)
+def test_clocks_that_disagree_are_broken(seconds: float, state: State) -> None:
+    result = scheduler.clock_skew(HEALTH, at=NOW + timedelta(seconds=seconds))
+    assert result.state is state
+    assert bool(result.remedy) is (state is State.BROKEN)
+
+
+def test_a_clock_that_is_not_told_is_not_called_right() -> None:
+    assert scheduler.clock_skew(replace(HEALTH, controller_time=None), at=NOW).state is State.NOT_TRIED
+
+
+def test_missing_store_flags_say_what_they_cost_and_keep_those_that_are_set() -> None:
+    result = scheduler.store_flags(replace(HEALTH, store_flags=("job_env", "job_comment")), at=NOW)
+    assert "job_script is not stored" in result.detail
+    assert "job_comment is not stored" not in result.detail
+    assert "AccountingStoreFlags=job_env,job_comment,job_script" in result.remedy
+    assert scheduler.store_flags(HEALTH, at=NOW).state is State.GOOD
+
+
+def test_a_long_requeue_delay_says_how_to_shorten_it() -> None:
+    assert "cred_expire" in scheduler.requeue_delay(replace(HEALTH, requeue_delay_s=121), at=NOW).remedy
+    assert scheduler.requeue_delay(HEALTH, at=NOW).remedy == ""
+
+
+@pytest.mark.parametrize(("age", "state"), [(300.0, State.GOOD), (20.0, State.ATTENTION), (None, State.NOT_TRIED)])
+def test_min_job_age_is_held_against_the_poll_interval(age: float | None, state: State) -> None:
+    cluster = Cluster(name="gpu", poll_interval_s=10)
+    result = scheduler.min_job_age(cluster, replace(HEALTH, min_job_age_s=age), at=NOW)
+    assert result.state is state
+    if state is State.ATTENTION:
+        assert "--poll-interval 6" in result.remedy
+
+
+def test_no_accounting_says_what_it_costs() -> None:
+    assert "unknown" in scheduler.accounting(replace(HEALTH, accounting=False), at=NOW).detail
+
+
+# --- calls as this user
+
+
+@pytest.mark.django_db
+def test_an_examination_changes_nothing() -> None:
+    cluster = make_cluster(seen_at=ago(900))
+    make_job(run=make_run(cluster=cluster), job_id="1")
+    client = Scripted()
+    client.enter("1")
+    client.scripts["1"] = "#!/bin/sh\n"
+    before = (dict(client.table), dict(client.node_table))
+    examined(cluster, client)
+    assert client.calls == []
+    assert (client.table, client.node_table) == before
+
+
+@pytest.mark.django_db
+def test_reads_are_tried_and_writes_on_jobs_are_said_by_rights() -> None:
+    cluster = make_cluster(seen_at=ago(900))
+    make_job(run=make_run(cluster=cluster, user="ada"), job_id="1")
+    client = Scripted(RightsLevel.OPERATOR)
+    client.accounting = True
+    client.enter("1")
+    client.scripts["1"] = "#!/bin/sh\n"
+    found = calls_of(cluster, client)
+    reads = [operation for operation in Operation if not operation.is_write]
+    assert {found[WORDS[operation]].state for operation in reads} == {State.GOOD}
+    assert found[WORDS[Operation.BATCH_SCRIPT]].detail == "tried: job 1, of ada"
+    assert found[WORDS[Operation.REQUEUE]].detail == "not tried; by rights it works"
+    assert found[WORDS[Operation.REQUEUE]].state is State.NOT_TRIED
+
+
+@pytest.mark.django_db
+def test_lists_that_the_last_poll_brought_are_not_asked_for_again() -> None:
+    client = Scripted()
+    found = calls_of(make_cluster(seen_at=ago(3)), client)
+    assert "the picture of 3 s ago" in found[WORDS[Operation.JOBS]].detail
+    assert not {"jobs", "nodes"} & set(client.asked)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("level", "requeue", "drain"),
+    [
+        (RightsLevel.FULL, State.NOT_TRIED, State.GOOD),
+        (RightsLevel.OPERATOR, State.NOT_TRIED, State.ATTENTION),
+        (RightsLevel.OWN, State.ATTENTION, State.ATTENTION),
+    ],
+)
+def test_what_is_refused_names_the_sacctmgr_line(level: RightsLevel, requeue: State, drain: State) -> None:
+    found = calls_of(make_cluster(), Scripted(level))
+    assert found[WORDS[Operation.REQUEUE]].state is requeue
+    assert found[WORDS[Operation.DRAIN_NODE]].state is drain
+    assert found[WORDS[Operation.RESUME_NODE]].state is drain
+    for operation, wanted in ((Operation.REQUEUE, "operator"), (Operation.DRAIN_NODE, "administrator")):
+        result = found[WORDS[operation]]
+        line = f"sacctmgr modify user desk set adminlevel={wanted}"
+        assert (line in result.remedy) is (result.state is State.ATTENTION)
+
+
+@pytest.mark.django_db
+def test_an_answer_that_tells_nothing_of_a_right_is_not_taken_for_one() -> None:
+    client = Scripted(RightsLevel.OPERATOR)
+    client.node_answer = "Requested operation is presently disabled"
+    found = calls_of(make_cluster(), client)
+    assert found[WORDS[Operation.DRAIN_NODE]].detail.startswith("not tried; by rights")
+
+
+@pytest.mark.django_db
+def test_what_the_back_end_has_not_is_said_in_its_own_words() -> None:
+    client = Scripted()
+    client.denied = {Operation.REQUEUE}
+    result = calls_of(make_cluster(), client)[WORDS[Operation.REQUEUE]]
+    assert result.state is State.ATTENTION
+    assert result.detail == "not here: This controller has no requeue."
+    assert result.remedy == "Use another back end."
+
+
+@pytest.mark.django_db
+def test_rights_that_can_not_be_told_make_no_promise() -> None:
+    client = Scripted(RightsLevel.UNKNOWN)
+    found = calls_of(make_cluster(), client)
+    assert found[WORDS[Operation.REQUEUE]].detail == "not tried; our rights are not known"
+
+
+@pytest.mark.django_db
+def test_another_users_script_that_is_refused_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = make_cluster()
+    make_job(run=make_run(cluster=cluster, user="ada"), job_id="1")
+    client = Scripted(RightsLevel.OWN)
+
+    def refuse(job_id: str) -> str:
+        raise SlurmRefused("Invalid user id", tried="scontrol write batch_script 1", permanent=True)
+
+    monkeypatch.setattr(client, "batch_script", refuse)
+    result = calls_of(cluster, client)[WORDS[Operation.BATCH_SCRIPT]]
+    assert result.state is State.ATTENTION
+    assert "adminlevel=operator" in result.remedy
+
+
+@pytest.mark.django_db
+def test_a_controller_that_falls_silent_in_between_is_broken_not_well() -> None:
+    client = Scripted()
+    client.silent = no_answer()
+    found = calls_of(make_cluster(seen_at=ago(900)), client)
+    assert found[WORDS[Operation.PARTITIONS]].state is State.BROKEN
+
+
+@pytest.mark.django_db
+def test_slow_answers_do_not_outlast_the_lease(settings: Settings) -> None:
+    client, clock = Scripted(), iter(NOW + timedelta(seconds=10 * n) for n in range(10_000))
+    found = by_what(list(examine_calls(make_cluster(seen_at=None), client, clock=lambda: next(clock))))
+    assert len(client.asked) < 6
+    assert len(found) == len(Operation) + 1
+
+
+# --- job files
+
+
+@pytest.mark.django_db
+def test_the_first_log_outside_of_the_roots_is_named(settings: Settings, tmp_path: Path) -> None:
+    settings.LOG_ROOTS = [str(tmp_path)]
+    run = make_run()
+    make_job(run=run, job_id="1", stdout=f"{tmp_path}/1.out", stderr="")
+    make_job(run=run, job_id="2", stdout=f"{tmp_path}/../2.out", stderr="")
+    result = by_what(list(examine_files(run.cluster, now=NOW)))["logs of running jobs"]
+    assert result.state is State.ATTENTION
+    assert "1 of 2" in result.detail
+    assert "of job 2" in result.detail
+    assert "RECOVERY_LOG_ROOTS" in result.remedy
+
+
+@pytest.mark.django_db
+def test_logs_and_checkpoints_below_the_roots_are_well(settings: Settings) -> None:
+    settings.LOG_ROOTS, settings.CHECKPOINT_ROOTS = ["/logs"], ["/ckpt"]
+    job = make_job(comment='{"recovery": {}}')
+    found = by_what(list(examine_files(job.cluster, now=NOW)))
+    assert found["logs of running jobs"].state is State.GOOD
+    assert found["checkpoints of running jobs"].state is State.GOOD
+    assert found["job comments"].state is State.GOOD
+
+
+@pytest.mark.django_db
+def test_a_cluster_without_a_comment_says_how_a_job_opts_in() -> None:
+    job = make_job(comment="")
+    result = by_what(list(examine_files(job.cluster, now=NOW)))["job comments"]
+    assert result.state is State.NOT_TRIED
+    assert "#SBATCH --comment" in result.remedy
+
+
+@pytest.mark.django_db
+def test_blind_attempts_are_told_with_the_remedy_of_the_first() -> None:
+    attempt = make_attempt(blind_reason="It can't be read.", blind_remedy="Let the group read it.")
+    make_attempt(job=make_job(run=attempt.job.run, state=JobState.COMPLETED), state=JobState.COMPLETED)
+    result = by_what(list(examine_files(attempt.job.cluster, now=NOW)))["blind attempts"]
+    assert "1; job" in result.detail
+    assert result.remedy == "Let the group read it."
+
+
+# --- the command
+
+
+@pytest.fixture
+def on_a_scripted_cluster(monkeypatch: pytest.MonkeyPatch, settings: Settings, tmp_path: Path) -> Scripted:
+    settings.LOG_ROOTS = settings.CHECKPOINT_ROOTS = [str(tmp_path)]
+    client = Scripted()
+    monkeypatch.setattr(doctor, "client_of", lambda cluster: client)
+    monkeypatch.setattr(installation, "broker", lambda now: installation._result("broker", "answers", at=now))
+    return client
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def run(*arguments: str) -> str:
+        call_command("doctor", *arguments)
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.django_db
+def test_the_command_prints_groups_and_looks_live_without_a_worker(
+    printed: Callable[..., str], on_a_scripted_cluster: Scripted
+) -> None:
+    make_cluster(name="gpu")
+    text = printed()
+    assert text.index("Recovery Desk") < text.index("Cluster gpu") < text.index("Calls as this user")
+    assert "health" in on_a_scripted_cluster.asked
+
+
+@pytest.mark.django_db
+def test_the_command_prints_one_json_document(printed: Callable[..., str], on_a_scripted_cluster: Scripted) -> None:
+    make_cluster(name="gpu")
+    document: dict[str, Any] = json.loads(printed("--json"))
+    assert {result["what"] for result in document["installation"]} >= {"broker", "workers and beat"}
+    release = next(result for result in document["clusters"]["gpu"] if result["what"] == "release")
+    assert release["state"] == "good"
+    assert datetime.fromisoformat(release["at"]).tzinfo is not None
+
+
+@pytest.mark.django_db
+def test_something_broken_is_an_exit_code(printed: Callable[..., str], on_a_scripted_cluster: Scripted) -> None:
+    make_cluster(name="gpu")
+    on_a_scripted_cluster.silent = no_answer()
+    with pytest.raises(CommandError, match="1 of these"):
+        printed()
+
+
+@pytest.mark.django_db
+def test_no_cluster_is_to_look_at_and_names_the_guide(
+    printed: Callable[..., str], on_a_scripted_cluster: Scripted
+) -> None:
+    assert "docs/operations.md" in printed()
