@@ -2,8 +2,9 @@
 
 spec       what is put in: cluster, jobs, faults, workload; frozen
 state      what is: plain values that JSON can hold
-world      the pure machine: `advance`, and what users and administrators do. Its parts: queue, ending, nodes, training,
-           faults with last_words, lines, workload, pause; stage is what they work on
+world      the pure machine: `advance`; orders is what users and administrators do to it. Its parts: queue, placement,
+           arrays, ending, nodes, training, faults with last_words, lines, workload, pause; stage is what they work on
+trainers   what each trainer prints and which files its checkpoints have;  scripts: what a batch script makes run
 effects    what jobs do to the disk
 store      one state file, one lock; safe against being killed at any point
 client     SimulatorClient, the product's door;  cluster: SimulatedCluster, everybody else's
@@ -19,22 +20,31 @@ from recovery.slurm.simulator.spec import (
     JobSpec,
     NodeSpec,
     PartitionSpec,
+    Preempt,
+    ReservationSpec,
     Stream,
+    Trainer,
     Workload,
     make_nodes,
 )
-from recovery.slurm.simulator.state import TroubleKind
+from recovery.slurm.simulator.state import Reservation, TroubleKind
+from recovery.slurm.simulator.store import LiveStore
 
 __all__ = [
     "ClusterSpec",
     "Fault",
     "FaultKind",
     "JobSpec",
+    "LiveStore",
     "NodeSpec",
     "PartitionSpec",
+    "Preempt",
+    "Reservation",
+    "ReservationSpec",
     "SimulatedCluster",
     "SimulatorClient",
     "Stream",
+    "Trainer",
     "TroubleKind",
     "Workload",
     "make_nodes",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -9,22 +11,35 @@ from pathlib import Path
 from typing import TypeVar
 
 from recovery.slurm.base import (
+    YES,
     AttemptRecord,
+    Can,
     Health,
     JobRecord,
+    JobsPicture,
     NodeRecord,
     Operation,
+    PartitionRecord,
+    ReservationRecord,
+    Rights,
+    RightsLevel,
     SlurmClient,
     SlurmError,
     SlurmRefused,
     SlurmUnreachable,
+    Submission,
 )
-from recovery.slurm.simulator.records import attempt_records, job_record, node_record
+from recovery.slurm.names import check_job_id, check_node_name, check_node_names, check_word
+from recovery.slurm.simulator import records
+from recovery.slurm.simulator.scripts import script_of, spec_of
 from recovery.slurm.simulator.state import Trouble, TroubleKind
-from recovery.slurm.simulator.store import Store
+from recovery.slurm.simulator.store import Store, WorldStore
 from recovery.slurm.simulator.world import World
 
 T = TypeVar("T")
+
+COMPLETED = "Job/step already completing or completed"
+US = "root"  # as whom the product acts here: Slurm refuses root nothing
 
 _NO_ANSWER = {
     TroubleKind.HALF_ANSWER: "the answer ends in the middle and can't be parsed",
@@ -36,33 +51,50 @@ class SimulatorClient(SlurmClient):
     """A client on the world in `state_dir`; every call first lets the world go on to `clock()`.
 
     Any number of clients, in any number of processes, may use one world. The world is made by
-    `recovery.slurm.simulator.cluster.SimulatedCluster`; without one every call raises SlurmUnreachable.
+    `recovery.slurm.simulator.cluster.SimulatedCluster`; without one every call raises SlurmUnreachable. `store` is
+    given where the world is kept elsewhere than in the folder's file.
     """
 
-    def __init__(self, state_dir: Path, *, clock: Callable[[], datetime]) -> None:
-        self._store = Store(state_dir)
+    def __init__(self, state_dir: Path, *, clock: Callable[[], datetime], store: WorldStore | None = None) -> None:
+        self._store = store or Store(state_dir)
         self._clock = clock
 
+    def can(self, operation: Operation) -> Can:
+        return YES
+
+    # --- reads -------------------------------------------------------------------------------------------------------
     def health(self) -> Health:
         started = time.perf_counter()
-        spec = self._call("health", lambda world: world.spec)
+        now, spec = self._call("health", lambda world: (world.state.now, world.spec))
         return Health(
             release=spec.release,
             accounting=spec.accounting,
             requeue_delay_s=spec.requeue_delay_s,
             latency_s=time.perf_counter() - started,
+            min_job_age_s=spec.min_job_age_s,
+            store_flags=("job_comment", "job_script") if spec.accounting else (),
+            controller_time=records.moment(now),
         )
 
+    def rights(self) -> Rights:
+        self._call("rights", lambda world: None)
+        return Rights(user=US, level=RightsLevel.FULL, how="the simulated cluster refuses its client nothing")
+
     def jobs(self) -> list[JobRecord]:
-        def read(world: World) -> list[JobRecord]:
+        return self._call("jobs", _job_records)
+
+    def jobs_since(self, mark: str) -> JobsPicture:
+        def read(world: World) -> JobsPicture:
             if _trouble(world, "jobs", TroubleKind.EMPTY_LIST):
-                return []
-            return [job_record(world, job) for job in world.state.jobs.values()]
+                return JobsPicture(jobs=[])
+            new = str(world.state.changes)
+            return JobsPicture(jobs=None if mark == new else _job_records(world), mark=new)
 
         return self._call("jobs", read)
 
     def job(self, job_id: str) -> JobRecord:
-        return self._call("job", lambda world: job_record(world, world.job(job_id, tried=f"show job {job_id}")))
+        tried = f"show job {job_id}"
+        return self._call("job", lambda world: records.job_record(world, world.job(job_id, tried=tried)))
 
     def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
         tried = f"accounting of job {', '.join(job_ids)[:100]}"
@@ -72,32 +104,91 @@ class SimulatorClient(SlurmClient):
                 raise SlurmRefused("Slurm accounting storage is disabled", tried=tried, permanent=True)
             if _trouble(world, "attempts", TroubleKind.NO_ACCOUNTING):
                 raise SlurmUnreachable("Connection refused by slurmdbd", tried=tried)
-            found = {job_id: attempt_records(world, job_id, since=since) for job_id in job_ids}
+            found = {job_id: records.attempt_records(world, job_id, since=since) for job_id in job_ids}
             return {job_id: attempts for job_id, attempts in found.items() if attempts}
 
+        for job_id in job_ids:
+            check_job_id(job_id)
         return self._call("attempts", read)
 
     def nodes(self) -> list[NodeRecord]:
-        return self._call("nodes", lambda world: [node_record(world, node) for node in world.state.nodes.values()])
+        return self._call("nodes", records.node_records)
 
+    def partitions(self) -> list[PartitionRecord]:
+        return self._call("partitions", records.partition_records)
+
+    def reservations(self) -> list[ReservationRecord]:
+        return self._call("reservations", records.reservation_records)
+
+    def batch_script(self, job_id: str) -> str:
+        tried = f"scontrol write batch_script {job_id}"
+        return self._call("batch_script", lambda world: script_of(world.job(job_id, tried=tried).spec))
+
+    # --- writes ------------------------------------------------------------------------------------------------------
     def requeue(self, job_id: str, *, hold: bool) -> None:
         self._call("requeue", lambda world: world.requeue(job_id, hold=hold))
 
     def set_excluded_nodes(self, job_id: str, nodes: tuple[str, ...]) -> None:
+        check_node_names(nodes, tried=f"exclude nodes of job {job_id}")
         self._call("set_excluded_nodes", lambda world: world.set_excluded_nodes(job_id, nodes))
 
     def release(self, job_id: str) -> None:
         self._call("release", lambda world: world.release(job_id))
 
+    def hold(self, job_id: str) -> None:
+        self._call("hold", lambda world: world.hold(job_id, by_admin=True))
+
+    def cancel(self, job_id: str) -> None:
+        check_job_id(job_id)
+        if not self._call("cancel", lambda world: world.cancel(job_id, by=US)):
+            raise SlurmRefused(COMPLETED, tried=f"scancel {job_id}", permanent=True)
+
+    def set_time_limit(self, job_id: str, seconds: float) -> None:
+        if not 0 < seconds < math.inf:
+            tried = f"scontrol update JobId={job_id} TimeLimit=…"
+            raise SlurmRefused("Requested time limit is invalid (missing or exceeds some limit)", tried=tried)
+        self._call("set_time_limit", lambda world: world.set_time_limit(job_id, seconds))
+
+    def set_admin_comment(self, job_id: str, text: str) -> None:
+        self._call("set_admin_comment", lambda world: world.set_admin_comment(job_id, text))
+
+    def drain_node(self, name: str, reason: str) -> None:
+        tried = f"drain node {name}"
+        check_node_name(name, tried=tried)
+        if not reason.strip():
+            raise SlurmRefused("You must specify a reason when DOWNING a node", tried=tried, permanent=True)
+        self._call("drain_node", lambda world: world.drain_node(name, reason=reason, by=US))
+
+    def resume_node(self, name: str) -> None:
+        check_node_name(name, tried=f"resume node {name}")
+        self._call("resume_node", lambda world: world.resume_node(name))
+
+    def submit(self, submission: Submission) -> str:
+        for kind in ("user", "account", "partition"):
+            if word := getattr(submission, kind):
+                check_word(word, kind=kind, tried="sbatch")
+        spec = spec_of(submission)
+        return self._call("submit", lambda world: world.submit(spec).job_id)
+
     def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
-        """The command that would do the same on a real cluster. Raises KeyError for an unknown operation."""
-        commands = {
-            "requeue": f"scontrol requeue {subject}",
-            "requeue_hold": f"scontrol requeuehold {subject}",
-            "set_excluded_nodes": f"scontrol update JobId={subject} ExcNodeList={','.join(nodes)}",
-            "release": f"scontrol release {subject}",
+        """The command that would do the same on a real cluster. Raises ValueError for a read."""
+        update = ["scontrol", "update"]
+        commands: dict[Operation, list[str]] = {
+            Operation.REQUEUE: ["scontrol", "requeue", subject],
+            Operation.REQUEUE_HOLD: ["scontrol", "requeuehold", subject],
+            Operation.SET_EXCLUDED_NODES: [*update, f"JobId={subject}", f"ExcNodeList={','.join(nodes)}"],
+            Operation.RELEASE: ["scontrol", "release", subject],
+            Operation.HOLD: ["scontrol", "hold", subject],
+            Operation.CANCEL: ["scancel", subject],
+            Operation.SET_TIME_LIMIT: [*update, f"JobId={subject}", f"TimeLimit={_minutes(value)}"],
+            Operation.SET_ADMIN_COMMENT: [*update, f"JobId={subject}", f"AdminComment={value}"],
+            Operation.DRAIN_NODE: [*update, f"NodeName={subject}", "State=DRAIN", f"Reason={value}"],
+            Operation.RESUME_NODE: [*update, f"NodeName={subject}", "State=RESUME"],
+            Operation.SUBMIT: ["sbatch", "--parsable", subject],
         }
-        return commands[operation]
+        if operation not in commands:
+            raise ValueError(f"{operation} changes nothing: there is no command to be shown")
+        return shlex.join(commands[operation])
 
     def _call(self, operation: str, act: Callable[[World], T]) -> T:
         """One exchange with the scheduler, with whatever trouble it is in."""
@@ -114,6 +205,16 @@ class SimulatorClient(SlurmClient):
         if unheard:
             raise SlurmUnreachable(unheard, tried=operation)
         return answer
+
+
+def _job_records(world: World) -> list[JobRecord]:
+    if _trouble(world, "jobs", TroubleKind.EMPTY_LIST):
+        return []
+    return [records.job_record(world, job) for job in world.state.jobs.values()]
+
+
+def _minutes(seconds: str) -> str:
+    return str(math.ceil(float(seconds) / 60)) if seconds else ""
 
 
 def _trouble(world: World, operation: str, kind: TroubleKind) -> Trouble | None:

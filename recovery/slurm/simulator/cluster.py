@@ -8,20 +8,19 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from recovery.slurm.simulator.records import stdout_path
-from recovery.slurm.simulator.spec import ClusterSpec, JobSpec
-from recovery.slurm.simulator.state import Trouble, TroubleKind
-from recovery.slurm.simulator.store import Store
+from recovery.slurm.simulator.spec import ClusterSpec, JobSpec, Trainer
+from recovery.slurm.simulator.state import Reservation, Trouble, TroubleKind
+from recovery.slurm.simulator.store import Store, WorldStore
 from recovery.slurm.simulator.world import World
 
 
 class SimulatedCluster:
     """The world in `state_dir`, as those see it who may do everything. Errors are those of SlurmClient."""
 
-    def __init__(self, state_dir: Path, *, clock: Callable[[], datetime]) -> None:
-        self._store = Store(state_dir)
+    def __init__(self, state_dir: Path, *, clock: Callable[[], datetime], store: WorldStore | None = None) -> None:
+        self._store = store or Store(state_dir)
         self._clock = clock
-        self.state_dir = self._store.state_dir
+        self.state_dir = state_dir.absolute()
 
     def create(self, spec: ClusterSpec, *, fill: Callable[[World], None] | None = None) -> bool:
         """Make the world, filled by `fill`. False, and nothing changes, where there is one already."""
@@ -66,6 +65,15 @@ class SimulatedCluster:
         with self.world() as world:
             world.crash_node(name, back_after_s=back_after_s)
 
+    def crash_rack(self, rack: str, *, within_s: float = 2, back_after_s: float = 0) -> None:
+        """The switch or the power feed of a rack fails: all of its nodes die within a moment."""
+        with self.world() as world:
+            world.crash_rack(rack, within_s=within_s, back_after_s=back_after_s)
+
+    def reserve(self, reservation: Reservation) -> None:
+        with self.world() as world:
+            world.reserve(reservation)
+
     def drain_node(self, name: str, *, reason: str = "maintenance", by: str = "root") -> None:
         with self.world() as world:
             world.drain_node(name, reason=reason, by=by)
@@ -74,10 +82,10 @@ class SimulatedCluster:
         with self.world() as world:
             world.restore_node(name)
 
-    def put_checkpoint(self, run: str, step: int, *, shards: int = 2) -> None:
+    def put_checkpoint(self, run: str, step: int, *, shards: int = 2, trainer: Trainer = Trainer.MEGATRON) -> None:
         """A complete checkpoint from before; the next job of the run resumes from it."""
         with self.world() as world:
-            world.put_checkpoint(run, step, shards=shards)
+            world.put_checkpoint(run, step, shards=shards, trainer=trainer)
 
     def lose_checkpoint(self, run: str, step: int) -> None:
         """Somebody deletes the folder; the tracker file still names it."""
@@ -96,7 +104,7 @@ class SimulatedCluster:
 
     def log_path(self, job_id: str) -> Path:
         with self.world() as world:
-            return Path(stdout_path(world, world.job(job_id, tried=f"log of job {job_id}")))
+            return Path(world.stdout_path(world.job(job_id, tried=f"log of job {job_id}")))
 
     def checkpoint_dir(self, run: str) -> Path:
         with self.world() as world:

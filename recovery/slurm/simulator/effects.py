@@ -6,16 +6,16 @@ effects are stored with the state that they belong to, and are done again where 
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-TRACKER = "latest_checkpointed_iteration.txt"
+from recovery.slurm.simulator.spec import Trainer
+from recovery.slurm.simulator.trainers import STYLES
+from recovery.slurm.simulator.trainers.base import File
 
 
 class EffectKind(StrEnum):
@@ -36,6 +36,7 @@ class Effect:
     text: str = ""
     step: int = 0
     shards: int = 0
+    trainer: Trainer = Trainer.MEGATRON
 
 
 def carry_out(effects: Sequence[Effect], root: Path) -> None:
@@ -51,21 +52,6 @@ def carry_out(effects: Sequence[Effect], root: Path) -> None:
             _remove(path)
         else:
             _save(path, effect)
-
-
-def folder_name(step: int) -> str:
-    """Of one checkpoint, in its run's folder."""
-    return f"iter_{step:07d}"
-
-
-def shard_bytes(step: int) -> bytes:
-    """A file that PyTorch's reader would open: an archive with one pickle. All shards of a checkpoint are alike."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        # protocol-0 pickle of the integer; a fixed date, so that the same step gives the same bytes
-        info = zipfile.ZipInfo("model_optim_rng/data.pkl", date_time=(1980, 1, 1, 0, 0, 0))
-        archive.writestr(info, f"I{step}\n.".encode() + b"\0" * 256)
-    return out.getvalue()
 
 
 def _below(root: Path, relative: str) -> Path:
@@ -97,26 +83,34 @@ def _remove(path: Path) -> None:
 
 
 def _save(run_folder: Path, effect: Effect) -> None:
-    """Megatron's own layout (--ckpt-format torch): one folder for each model-parallel rank, then the tracker file."""
-    folder = run_folder / folder_name(effect.step)
-    data = shard_bytes(effect.step)
-    shards = [data] * effect.shards
+    """The checkpoint in its trainer's own layout: the shards, then what makes it count."""
+    style = STYLES[effect.trainer]
+    shards = style.shard_files(effect.step, effect.shards)
+    marker = style.marker(effect.step)
     if effect.kind is EffectKind.SAVE_BEGIN:
-        shards = [*shards[: effect.shards // 2], data[: len(data) // 4]]
+        half = shards[len(shards) // 2]
+        shards = [*shards[: len(shards) // 2], File(path=half.path, data=half.data[: len(half.data) // 4])]
+        if marker:
+            _replace(run_folder / marker, b"")
     elif effect.kind is EffectKind.SAVE_TORN:
-        shards[-1] = b""  # as after a power loss: the name is there, the blocks are not
-    for rank, content in enumerate(shards):
-        _write_shard(folder / f"mp_rank_{rank:02d}", content)
-    if effect.kind is not EffectKind.SAVE_BEGIN:
-        _replace(run_folder / TRACKER, f"{effect.step}")  # last: it is what makes the checkpoint count
+        shards[-1] = File(path=shards[-1].path, data=b"")  # as after a power loss: the name without the blocks
+    for file in shards:
+        _write_shard(run_folder / file.path, file.data)
+    if effect.kind is EffectKind.SAVE_BEGIN:
+        return
+    for file in style.closing_files(effect.step, effect.shards):
+        _replace(run_folder / file.path, file.data)
+    if marker:
+        (run_folder / marker).unlink(missing_ok=True)
 
 
-def _write_shard(folder: Path, data: bytes) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "model_optim_rng.pt").write_bytes(data)
+def _write_shard(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
-    new.write_text(text)
+    new.write_bytes(data)
     os.replace(new, path)  # noqa: PTH105 - the atomic call, by its own name

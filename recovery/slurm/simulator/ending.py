@@ -12,10 +12,13 @@ CANCELLED = End(state=JobState.CANCELLED, exit_signal=15)
 TIMED_OUT = End(state=JobState.TIMEOUT, reason="TimeLimit", exit_signal=15)
 NODE_FAILED = End(state=JobState.NODE_FAIL, reason="NodeDown")
 REQUEUED = End(state=JobState.REQUEUED)
+PREEMPTED = End(state=JobState.PREEMPTED, exit_signal=15)
+HELD_BY_PEOPLE = ("JobHeldAdmin", "JobHeldUser")
 
 
 def end_attempt(stage: Stage, job: Job, end: End, at: float) -> None:
     """The attempt is over: its nodes are free once COMPLETING is."""
+    stage.changed()
     job.state, job.reason = end.state, end.reason
     job.exit_code, job.exit_signal, job.step_exit_codes = end.exit_code, end.exit_signal, end.step_exit_codes
     job.ended_at = at
@@ -29,6 +32,7 @@ def end_attempt(stage: Stage, job: Job, end: End, at: float) -> None:
 
 def finish_completing(stage: Stage, job: Job, at: float) -> None:
     """The last process is gone: the nodes are free for others."""
+    stage.changed()
     job.completing_until = None
     for name in job.nodes:
         stage.state.nodes[name].used -= job.spec.gpus_per_node
@@ -47,6 +51,15 @@ def cancel(stage: Stage, job: Job, by: str, at: float) -> None:
     end_attempt(stage, job, CANCELLED, at)
 
 
+def preempt(stage: Stage, job: Job, at: float, *, requeue: bool) -> None:
+    """A job of a higher tier needs the nodes."""
+    write_cancelled(stage, job, at, " DUE TO PREEMPTION")
+    if requeue and job.spec.requeueable:
+        put_back(stage, job, hold=False, at=at, end=PREEMPTED)
+    else:
+        end_attempt(stage, job, PREEMPTED, at)
+
+
 def reach_time_limit(stage: Stage, job: Job, at: float) -> None:
     write_cancelled(stage, job, at, " DUE TO TIME LIMIT")
     end_attempt(stage, job, TIMED_OUT, at)
@@ -58,7 +71,7 @@ def lose_node(stage: Stage, job: Job, node: str, at: float) -> None:
         write_cancelled(stage, job, at, " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
         stage.write(job, f"srun: error: Node failure on {node}")
     if job.spec.requeueable:
-        requeue(stage, job, hold=False, at=at, end=NODE_FAILED)
+        put_back(stage, job, hold=False, at=at, end=NODE_FAILED)
     else:
         end_attempt(stage, job, NODE_FAILED, at)
 
@@ -69,12 +82,13 @@ def write_cancelled(stage: Stage, job: Job, at: float, why: str) -> None:
         stage.write(job, *lines.cancelled(job.job_id, job.nodes[0], at, why))
 
 
-def requeue(stage: Stage, job: Job, *, hold: bool, at: float, end: End = REQUEUED) -> None:
+def put_back(stage: Stage, job: Job, *, hold: bool, at: float, end: End = REQUEUED) -> None:
     """Put a running or ended job back into the queue as its next attempt.
 
     `Restarts` counts at once and the submit time is overwritten. A job that had ended keeps its reason until the
     scheduler looks at it; a running one ends as `end`.
     """
+    held_as = job.reason if job.reason in HELD_BY_PEOPLE else "JobHeldAdmin"
     if job.training is not None:
         if end is REQUEUED:
             write_cancelled(stage, job, at, " DUE TO JOB REQUEUE")
@@ -92,6 +106,9 @@ def requeue(stage: Stage, job: Job, *, hold: bool, at: float, end: End = REQUEUE
         job.nodes = ()
     if hold:
         job.held, job.reason = True, HELD_BY_REQUEUE
+    elif job.held:  # somebody held it while it ran: now it takes effect
+        job.reason = held_as
+    stage.changed()
     stage.touch(job)
     stage.schedule(at + stage.spec.latency_s)
 

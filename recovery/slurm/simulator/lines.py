@@ -33,11 +33,16 @@ def slurm_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
+def loss_at(step: int, chance: float) -> float:
+    """Falls as that of a language model does, with a little noise."""
+    return 1.7 + 5.5 * math.exp(-step / 900) + 0.06 * (chance - 0.5)
+
+
 def iteration(
     *, at: float, step: int, total: int, took_s: float, speed: float, nans: int, nan: bool, chance: tuple[float, ...]
 ) -> str:
     """The progress line. `speed` is nominal over present step time; with `nan` Megatron leaves out the loss field."""
-    loss = 1.7 + 5.5 * math.exp(-step / 900) + 0.06 * (chance[0] - 0.5)
+    loss = loss_at(step, chance[0])
     rate = PEAK_LEARNING_RATE * min(1.0, step / WARM_UP_STEPS)
     loss_field = "" if nan else f" lm loss: {loss:.6E} |"
     grad_norm = "nan" if nan else f"{0.3 + 0.2 * chance[1]:.3f}"

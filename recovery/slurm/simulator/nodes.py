@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recovery.slurm.simulator import ending
+from recovery.slurm.simulator.lines import noise
 from recovery.slurm.simulator.stage import Stage
 from recovery.slurm.simulator.state import Activity, Job, Node
 
@@ -23,9 +24,21 @@ def crash(stage: Stage, node: Node, at: float, *, back_after_s: float = 0) -> No
     stage.touch_node(node)
 
 
+def crash_rack(stage: Stage, rack: list[Node], at: float, *, within_s: float, back_after_s: float) -> None:
+    """Its switch or power feed fails: one node after the other falls silent, in an order that the seed draws."""
+    for node in rack:
+        node.crash_at = at + within_s * noise(stage.spec.seed, "rack", node.name, at)[0]
+        node.back_after_s = back_after_s
+        stage.touch_node(node)
+
+
 def happens(stage: Stage, node: Node, at: float) -> None:
     """A timer of the node is due."""
-    if node.notice_at is not None and node.notice_at <= at:
+    if node.crash_at is not None and node.crash_at <= at:
+        node.crash_at = None
+        crash(stage, node, at, back_after_s=node.back_after_s)
+        stage.touch_node(node)
+    elif node.notice_at is not None and node.notice_at <= at:
         fail(stage, node, at, reason=NOT_RESPONDING, by="slurm")
     elif node.back_at is not None and node.back_at <= at:
         restore(stage, node, at, only_down=True)
@@ -59,7 +72,7 @@ def restore(stage: Stage, node: Node, at: float, *, only_down: bool = False) -> 
     Before Slurm noticed the crash this leaves the node's jobs running, and silent: so does the real one.
     """
     node.down = node.crashed = False
-    node.notice_at = node.back_at = None
+    node.crash_at = node.notice_at = node.back_at = None
     node.back_after_s = 0
     if not only_down:
         node.drained = False

@@ -48,5 +48,6 @@ def _shift_job(job: Job, gap: float, now: float) -> None:
 
 
 def _shift_node(node: Node, gap: float) -> None:
+    node.crash_at = _later(node.crash_at, gap)
     node.notice_at = _later(node.notice_at, gap)
     node.back_at = _later(node.back_at, gap)

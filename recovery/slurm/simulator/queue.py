@@ -1,16 +1,18 @@
 """The scheduler: who waits for what, and who starts where.
 
-First in, first out in each partition, as Slurm's builtin scheduler does with equal priorities: the first job that has
-to wait for nodes makes the later ones of its partition wait too. Jobs that can't run for another reason (held, begin
-time, nodes that are down or excluded) stand in nobody's way.
+Higher tiers first, then first in, first out in each partition, as Slurm's builtin scheduler does with equal priorities:
+the first job that has to wait for nodes makes the later ones of its partition wait too. Jobs that can't run for another
+reason (held, begin time, nodes that are down, excluded or reserved) stand in nobody's way.
 """
 
 from __future__ import annotations
 
+import math
+
 from recovery.core.types import JobState
 from recovery.slurm.base import SlurmRefused
-from recovery.slurm.simulator import training
-from recovery.slurm.simulator.names import expand
+from recovery.slurm.simulator import arrays, placement, training
+from recovery.slurm.simulator.placement import choose, eligible_nodes, has_all, partition_name, partition_of
 from recovery.slurm.simulator.spec import JobSpec
 from recovery.slurm.simulator.stage import Stage
 from recovery.slurm.simulator.state import Job, Node
@@ -25,89 +27,125 @@ def submit(stage: Stage, spec: JobSpec, *, at: float, job_id: str | None = None,
     state = stage.state
     if job_id is not None and job_id in state.jobs:
         raise SlurmRefused(f"Duplicate job id {job_id}", tried=tried, permanent=True)
-    given = job_id or str(state.next_id)
+    partition = stage.spec.partition(spec.partition)
     job = Job(
         number=state.next_number,
-        job_id=given,
+        job_id="",
         spec=spec,
-        log=_log_path(stage, spec, given),
+        log="",
         submitted_at=at,
         excluded=spec.excluded_nodes,
         begin_at=at,
         stream=stream,
+        time_limit_s=spec.time_limit_s or (partition.time_limit_s if partition else None),
+        admin_comment=spec.admin_comment,
+        held=spec.hold,
+        reason=HELD_BY_USER if spec.hold else "",
+        waiting_tasks=spec.array,
     )
-    if len(eligible_nodes(stage, job)) < spec.nodes:
-        raise SlurmRefused("Requested node configuration is not available", tried=tried, permanent=True)
+    _refuse_what_never_runs(stage, job, tried=tried)
+    job.job_id = job.record_id = job_id or stage.next_id()
+    job.array_id = job.job_id if spec.array else ""
+    job.log = stage.log_path(job)
     state.next_number += 1
-    state.next_id += job_id is None
-    state.jobs[given] = job
+    state.jobs[job.job_id] = job
+    stage.changed()
     stage.schedule(at + stage.spec.latency_s)
     return job
 
 
-def _log_path(stage: Stage, spec: JobSpec, job_id: str) -> str:
-    """Below the state directory; "" where the job's output goes elsewhere: that is never written."""
-    path = stage.root / expand(spec.stdout, job_id=job_id, name=spec.name, user=spec.user)
-    if ".." in path.parts or not path.is_relative_to(stage.root) or path == stage.root:
-        return ""
-    return str(path.relative_to(stage.root))
+def _refuse_what_never_runs(stage: Stage, job: Job, *, tried: str) -> None:
+    spec = job.spec
+    known = {feature for node in stage.state.nodes.values() for feature in node.features}
+    wanted = set(spec.features.replace("|", "&").split("&")) if spec.features else set()
+    if partition_of(stage, job) is None:
+        raise SlurmRefused("Invalid partition name specified", tried=tried, permanent=True)
+    if wanted - known:
+        raise SlurmRefused("Invalid feature specification", tried=tried, permanent=True)
+    if spec.reservation:
+        reservation = placement.own_reservation(stage, job)
+        if reservation is None:
+            raise SlurmRefused("Requested reservation is invalid", tried=tried, permanent=True)
+        if not placement.may_use(reservation, spec):
+            raise SlurmRefused("Access denied to requested reservation", tried=tried, permanent=True)
+    if len(eligible_nodes(stage, job)) < spec.nodes:
+        raise SlurmRefused("Requested node configuration is not available", tried=tried, permanent=True)
 
 
 def run_queue(stage: Stage, at: float) -> None:
     """One pass over all pending jobs. Linear in jobs, plus nodes for each job that is not behind a waiting one."""
     full: set[str] = set()  # partitions in which a job already waits for nodes
     pending = [job for job in stage.state.jobs.values() if job.state is JobState.PENDING]
-    for job in sorted(pending, key=lambda job: job.number):
+    for job in sorted(pending, key=lambda job: (-_tier(stage, job), job.number)):
         if job.held or job.completing_until is not None:
             continue
         if job.begin_at > at:
-            job.reason = "BeginTime"
+            _waits_for(stage, job, "BeginTime")
             stage.schedule(job.begin_at + stage.spec.latency_s)
         elif partition_name(stage, job) in full:
-            job.reason = "Priority"
+            _waits_for(stage, job, "Priority")
         else:
             _try_to_start(stage, job, at, full)
 
 
+def _tier(stage: Stage, job: Job) -> int:
+    partition = partition_of(stage, job)
+    return partition.tier if partition is not None else 0
+
+
+def _waits_for(stage: Stage, job: Job, reason: str) -> None:
+    if job.reason != reason:
+        job.reason = reason
+        stage.changed()
+
+
 def _try_to_start(stage: Stage, job: Job, at: float, full: set[str]) -> None:
-    """Start the job, or say what it waits for."""
+    """Start the job, or as many tasks of the array as have room, or say what it waits for."""
+    if job.array_id and not arrays.may_start_another(stage, job):
+        _waits_for(stage, job, "JobArrayTaskLimit")
+        return
     possible = eligible_nodes(stage, job)
     usable = [node for node in possible if node.takes_jobs]
-    chosen = _choose(job, usable)
-    if len(chosen) == job.spec.nodes:
-        _start(stage, job, chosen, at)
-    elif len(usable) < job.spec.nodes or not _has(usable, job.spec.required_nodes):
+    allowed = placement.unreserved(stage, job, usable, at)
+    chosen = choose(job, allowed)
+    if refused := _partition_says_no(stage, job):
+        _waits_for(stage, job, refused)
+    elif len(chosen) == job.spec.nodes:
+        waits = bool(job.waiting_tasks)
+        one = arrays.split(stage, job, job.waiting_tasks[0]) if waits else job
+        _start(stage, one, chosen, at)
+        if one is not job:
+            _try_to_start(stage, job, at, full)
+    elif len(usable) < job.spec.nodes or not has_all(usable, job.spec.required_nodes):
         away = ",".join(node.name for node in possible if not node.takes_jobs)
-        job.reason = f"ReqNodeNotAvail, UnavailableNodes:{away}"
+        _waits_for(stage, job, f"ReqNodeNotAvail, UnavailableNodes:{away}")
+    elif len(allowed) < job.spec.nodes:
+        _wait_for_reservations(stage, job, at)
     else:
-        job.reason = "Resources"
+        placement.preempt_for(stage, job, allowed, at)
+        _waits_for(stage, job, "Resources")
         full.add(partition_name(stage, job))
 
 
-def partition_name(stage: Stage, job: Job) -> str:
-    partition = stage.spec.partition(job.spec.partition)
-    return partition.name if partition is not None else job.spec.partition
+def _partition_says_no(stage: Stage, job: Job) -> str:
+    partition = partition_of(stage, job)
+    if partition is None or not partition.up:
+        return "PartitionDown"
+    if partition.time_limit_s is not None and (job.time_limit_s or 0) > partition.time_limit_s:
+        return "PartitionTimeLimit"
+    return ""
 
 
-def eligible_nodes(stage: Stage, job: Job) -> list[Node]:
-    """Nodes that the job may run on at all, whatever their present state."""
-    partition = stage.spec.partition(job.spec.partition)
-    names = partition.nodes if partition is not None else ()
-    nodes = [stage.state.nodes[name] for name in names if name not in job.excluded]
-    return [node for node in nodes if node.gpus >= job.spec.gpus_per_node]
-
-
-def _choose(job: Job, usable: list[Node]) -> list[Node]:
-    """As many free nodes as the job needs, the required ones first, in the order of the partition; else fewer."""
-    free = [node for node in usable if node.gpus - node.used >= job.spec.gpus_per_node]
-    if not _has(free, job.spec.required_nodes):
-        return []
-    free.sort(key=lambda node: node.name not in job.spec.required_nodes)
-    return free[: job.spec.nodes]
-
-
-def _has(nodes: list[Node], names: tuple[str, ...]) -> bool:
-    return set(names) <= {node.name for node in nodes}
+def _wait_for_reservations(stage: Stage, job: Job, at: float) -> None:
+    blocking = placement.blocking_reservations(stage, job, at)
+    if job.spec.reservation:
+        _waits_for(stage, job, "Reservation")
+    elif any(found.maintenance for found in blocking):
+        _waits_for(stage, job, "ReqNodeNotAvail, Reserved for maintenance")
+    else:
+        _waits_for(stage, job, "ReqNodeNotAvail, May be reserved for other job")
+    if (change := placement.next_change_of_reservations(stage, at)) is not None:
+        stage.schedule(change + stage.spec.latency_s)
 
 
 def _start(stage: Stage, job: Job, nodes: list[Node], at: float) -> None:
@@ -118,9 +156,17 @@ def _start(stage: Stage, job: Job, nodes: list[Node], at: float) -> None:
     job.started_at, job.ended_at = at, None
     job.exit_code = job.exit_signal = 0
     job.step_exit_codes = ()
-    if job.spec.time_limit_s is not None:
-        every = stage.spec.limit_check_s
-        over = at + job.spec.time_limit_s
-        job.limit_at = -(-over // every) * every if every else over  # Slurm looks only so often
+    set_limit(stage, job)
     training.begin(stage, job, at)
+    stage.changed()
     stage.touch(job)
+
+
+def set_limit(stage: Stage, job: Job) -> None:
+    """When a running job reaches its limit. Slurm looks only so often."""
+    job.limit_at = None
+    if job.time_limit_s is None or job.started_at is None:
+        return
+    every = stage.spec.limit_check_s
+    over = job.started_at + job.time_limit_s
+    job.limit_at = math.ceil(over / every) * every if every else over

@@ -6,10 +6,9 @@ import json
 from datetime import UTC, datetime
 
 from recovery.core.types import JobState, NodeState
-from recovery.slurm.base import AttemptRecord, JobRecord, NodeRecord
+from recovery.slurm.base import AttemptRecord, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 from recovery.slurm.simulator import state as sim
-from recovery.slurm.simulator.names import expand
-from recovery.slurm.simulator.queue import partition_name
+from recovery.slurm.simulator.placement import partition_name
 from recovery.slurm.simulator.stage import Stage
 
 
@@ -49,18 +48,16 @@ def job_record(stage: Stage, job: sim.Job) -> JobRecord:
         excluded_nodes=job.excluded,
         required_nodes=spec.required_nodes,
         gpus=spec.ranks,
-        time_limit_s=spec.time_limit_s,
+        time_limit_s=job.time_limit_s,
         comment=comment(stage, job),
-        work_dir=str(stage.root),
-        stdout=stdout_path(stage, job),  # stderr goes there too
+        work_dir=spec.work_dir or str(stage.root),
+        stdout=stage.stdout_path(job),  # stderr goes there too
         batch_host=nodes[0] if nodes else "",
+        qos=spec.qos,
+        features=spec.features,
+        reservation=spec.reservation,
+        admin_comment=job.admin_comment,
     )
-
-
-def stdout_path(stage: Stage, job: sim.Job) -> str:
-    """Absolute, with Slurm's patterns filled in."""
-    spec = job.spec
-    return str(stage.root / expand(spec.stdout, job_id=job.job_id, name=spec.name, user=spec.user))
 
 
 def comment(stage: Stage, job: sim.Job) -> str:
@@ -68,11 +65,10 @@ def comment(stage: Stage, job: sim.Job) -> str:
     spec = job.spec
     if spec.comment is not None:
         return spec.comment
-    options: dict[str, str | int] = {
-        "run": spec.run_key,
-        "checkpoint_dir": stage.checkpoint_dir(job),
-        "log": str(stage.root / spec.stdout),
-    }
+    options: dict[str, str | int] = {}
+    if not job.array_id:  # the tasks of an array share one comment, and each trains a run of its own
+        options |= {"run": spec.run_key, "checkpoint_dir": stage.checkpoint_dir(job)}
+    options["log"] = str(stage.root / spec.stdout)
     if spec.mode:
         options["mode"] = spec.mode
     if spec.max_restarts is not None:
@@ -81,14 +77,30 @@ def comment(stage: Stage, job: sim.Job) -> str:
 
 
 def attempt_records(stage: Stage, job_id: str, *, since: datetime) -> list[AttemptRecord]:
-    """What sacct -D shows of that id: attempts that had not ended by `since`, oldest first."""
+    """What sacct -D shows of that id: attempts that had not ended by `since`, oldest first, as far as it has heard."""
+    heard = stage.state.now - stage.spec.accounting_lag_s
     attempts = [a for record in stage.state.forgotten.get(job_id, []) for a in record.attempts]
     if (job := stage.state.jobs.get(job_id)) is not None:
         attempts += [*job.past, job.attempt()]
     start = since.timestamp()
-    shown = [a for a in attempts if a.ended_at is None or a.ended_at >= start]
+    known = [_as_heard(a, heard) for a in attempts if a.submitted_at <= heard]
+    shown = [a for a in known if a.ended_at is None or a.ended_at >= start]
     shown.sort(key=lambda attempt: attempt.submitted_at)
     return [_attempt_record(job_id, number, attempt) for number, attempt in enumerate(shown)]
+
+
+def _as_heard(attempt: sim.Attempt, heard: float) -> sim.Attempt:
+    """As accounting knew it at the moment `heard`."""
+    if attempt.started_at is not None and attempt.started_at > heard:
+        return sim.Attempt(state=JobState.PENDING, submitted_at=attempt.submitted_at)
+    if attempt.ended_at is not None and attempt.ended_at > heard:
+        return sim.Attempt(
+            state=JobState.RUNNING if attempt.started_at is not None else JobState.PENDING,
+            submitted_at=attempt.submitted_at,
+            started_at=attempt.started_at,
+            nodes=attempt.nodes,
+        )
+    return attempt
 
 
 def _attempt_record(job_id: str, number: int, attempt: sim.Attempt) -> AttemptRecord:
@@ -108,16 +120,59 @@ def _attempt_record(job_id: str, number: int, attempt: sim.Attempt) -> AttemptRe
     )
 
 
-def node_record(stage: Stage, node: sim.Node) -> NodeRecord:
-    return NodeRecord(
-        name=node.name,
-        state=_node_state(node),
-        partitions=stage.spec.partitions_of(node.name),
-        raw_state=_raw_node_state(node),
-        reason=node.reason,
-        reason_by=node.reason_by,
-        reason_at=moment_or_none(node.reason_at),
-    )
+def node_records(stage: Stage) -> list[NodeRecord]:
+    partitions: dict[str, list[str]] = {}
+    for partition in stage.spec.partitions:
+        for name in partition.nodes:
+            partitions.setdefault(name, []).append(partition.name)
+    now = stage.state.now
+    current = [r for r in stage.state.reservations.values() if r.maintenance and r.starts_at <= now < r.ends_at]
+    maintained = {name for reservation in current for name in reservation.nodes}
+    return [
+        NodeRecord(
+            name=node.name,
+            state=_node_state(node),
+            partitions=tuple(partitions.get(node.name, ())),
+            raw_state=_raw_node_state(node) + ("+MAINTENANCE" if node.name in maintained else ""),
+            reason=node.reason,
+            reason_by=node.reason_by,
+            reason_at=moment_or_none(node.reason_at),
+            features=node.features,
+            gpus=node.gpus,
+            jobs_on_it=node.used > 0,
+        )
+        for node in stage.state.nodes.values()
+    ]
+
+
+def partition_records(stage: Stage) -> list[PartitionRecord]:
+    return [
+        PartitionRecord(
+            name=partition.name,
+            up=partition.up,
+            nodes=partition.nodes,
+            default=number == 0,
+            time_limit_s=partition.time_limit_s,
+        )
+        for number, partition in enumerate(stage.spec.partitions)
+    ]
+
+
+def reservation_records(stage: Stage) -> list[ReservationRecord]:
+    """Those that have not ended: Slurm forgets the others."""
+    return [
+        ReservationRecord(
+            name=found.name,
+            nodes=found.nodes,
+            starts_at=moment(found.starts_at),
+            ends_at=moment(found.ends_at),
+            users=found.users,
+            accounts=found.accounts,
+            maintenance=found.maintenance,
+        )
+        for found in stage.state.reservations.values()
+        if found.ends_at > stage.state.now
+    ]
 
 
 def _node_state(node: sim.Node) -> NodeState:

@@ -7,10 +7,28 @@ measured on Slurm 22.05 with a short requeue delay.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # a run's key names its checkpoint folder
+
+
+class Trainer(StrEnum):
+    """Whose log lines and checkpoint layout a job writes (recovery/slurm/simulator/trainers/)."""
+
+    MEGATRON = "megatron"
+    HF = "hf"  # Hugging Face's Trainer
+    LIGHTNING = "lightning"  # PyTorch Lightning
+    NEMO = "nemo"  # NeMo 2: Lightning with NeMo's own progress line and checkpoint names
+    TORCHTITAN = "torchtitan"
+
+
+class Preempt(StrEnum):
+    """What happens to a partition's running jobs when one of a higher tier needs their nodes (PreemptMode)."""
+
+    OFF = "off"
+    REQUEUE = "requeue"
+    CANCEL = "cancel"
 
 
 class FaultKind(StrEnum):
@@ -75,8 +93,20 @@ class JobSpec:
     time_limit_s: float | None = None
     excluded_nodes: tuple[str, ...] = ()
     required_nodes: tuple[str, ...] = ()
+    features: str = ""  # the constraint: "h100" or "h100&ib"
+    qos: str = "normal"
+    reservation: str = ""
+    array: tuple[int, ...] = ()  # task numbers; (): no array
+    array_limit: int = 0  # so many tasks at a time; 0: any number
+    hold: bool = False
+    admin_comment: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    script: str = ""  # as it was handed in; "": one that says the same (recovery/slurm/simulator/scripts.py)
+    work_dir: str = ""  # "": the state directory
+    append: bool = False  # --open-mode=append; else each start empties the log, which is Slurm's default
     stdout: str = "logs/%x-%j.out"  # with Slurm's patterns; below the state directory, else nothing is written
 
+    trainer: Trainer = Trainer.MEGATRON
     run: str = ""  # key of the run and name of its checkpoint folder; "": the job's name
     mode: str = ""  # what the comment asks of Recovery Desk; "": nothing
     max_restarts: int | None = None
@@ -100,6 +130,8 @@ class JobSpec:
             raise ValueError(
                 "A job needs at least one node, one GPU per node, one step, one shard and a log interval of one."
             )
+        if len(set(self.array)) < len(self.array) or min(self.array, default=0) < 0 or self.array_limit < 0:
+            raise ValueError("An array has each task number once, and none below 0.")
         if self.step_time_s <= 0 or min(self.save_s, self.startup_s, self.load_s, self.warm_up_s, self.save_every) < 0:
             raise ValueError("A step takes some time, and no duration is negative.")
 
@@ -116,12 +148,37 @@ class JobSpec:
 class NodeSpec:
     name: str
     gpus: int = 8
+    features: tuple[str, ...] = ()
+    rack: str = ""  # nodes of one rack can fail together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionSpec:
+    """Jobs of a higher tier start first, and may take the nodes of jobs in partitions that can be preempted."""
+
     name: str
     nodes: tuple[str, ...]
+    up: bool = True  # False: takes jobs but starts none (DOWN)
+    time_limit_s: float | None = None  # MaxTime; also what a job gets that asks for none
+    tier: int = 1
+    preempt: Preempt = Preempt.OFF
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReservationSpec:
+    """Nodes set aside from `starts_s` to `ends_s` after the world began, for jobs that name the reservation."""
+
+    name: str
+    nodes: tuple[str, ...]
+    starts_s: float
+    ends_s: float
+    users: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    maintenance: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.nodes or self.ends_s <= self.starts_s:
+            raise ValueError(f"Reservation {self.name} needs nodes, and an end after its start.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,8 +209,10 @@ class ClusterSpec:
     seed: int
     nodes: tuple[NodeSpec, ...]
     partitions: tuple[PartitionSpec, ...] = ()  # (): one, "main", with all nodes
+    reservations: tuple[ReservationSpec, ...] = ()
     release: str = "22.05.8"
     accounting: bool = True
+    accounting_lag_s: float = 0  # accounting learns of a start or an end so much later
     requeue_delay_s: float = 6  # Slurm: cred_expire + 1; its default would be 121
     latency_s: float = 0.6  # sbatch, or any other reason to run, until a job starts on an idle cluster
     completing_s: float = 1.0
@@ -161,6 +220,7 @@ class ClusterSpec:
     limit_check_s: float = 30  # Slurm looks at time limits only so often
     node_timeout_s: float = 11  # a dead node is noticed so much later
     first_job_id: int = 4101
+    max_job_id: int = 67_043_328  # Slurm's default; the next id after it is the first one again
     keep_checkpoints: int = 6  # of each run, the newest ones
     keep_records_s: float | None = None  # then accounting, log and checkpoints of an ended job go; None: never
     # A world that nobody looked at for longer stands still meanwhile; None: it goes on, however long that was.
@@ -173,9 +233,12 @@ class ClusterSpec:
             raise ValueError("A cluster needs at least one node, and each name once.")
         if not self.partitions:
             object.__setattr__(self, "partitions", (PartitionSpec(name="main", nodes=tuple(names)),))
-        for partition in self.partitions:
-            if strange := set(partition.nodes) - set(names):
-                raise ValueError(f"Partition {partition.name} names unknown nodes: {', '.join(sorted(strange))}.")
+        if self.max_job_id < self.first_job_id:
+            raise ValueError("max_job_id is below first_job_id.")
+        named = [(p.name, p.nodes) for p in self.partitions] + [(r.name, r.nodes) for r in self.reservations]
+        for name, nodes in named:
+            if strange := set(nodes) - set(names):
+                raise ValueError(f"{name} names unknown nodes: {', '.join(sorted(strange))}.")
 
     def partition(self, name: str) -> PartitionSpec | None:
         """The partition of that name, the default one for ""."""
@@ -186,7 +249,17 @@ class ClusterSpec:
         return tuple(p.name for p in self.partitions if node in p.nodes)
 
 
-def make_nodes(count: int, *, prefix: str = "gpu-", gpus: int = 8) -> tuple[NodeSpec, ...]:
-    """gpu-01 … gpu-NN, as sites name them."""
+def make_nodes(
+    count: int, *, prefix: str = "gpu-", gpus: int = 8, features: tuple[str, ...] = (), per_rack: int = 0
+) -> tuple[NodeSpec, ...]:
+    """gpu-01 … gpu-NN, as sites name them; with `per_rack`, so many of them in each of rack-1, rack-2, …"""
     width = max(2, len(str(count)))
-    return tuple(NodeSpec(name=f"{prefix}{number:0{width}d}", gpus=gpus) for number in range(1, count + 1))
+    return tuple(
+        NodeSpec(
+            name=f"{prefix}{number:0{width}d}",
+            gpus=gpus,
+            features=features,
+            rack=f"rack-{(number - 1) // per_rack + 1}" if per_rack else "",
+        )
+        for number in range(1, count + 1)
+    )

@@ -8,9 +8,11 @@ from __future__ import annotations
 from heapq import heappush
 from pathlib import PurePath
 
-from recovery.slurm.simulator.effects import Effect, EffectKind, folder_name
+from recovery.slurm import job_paths
+from recovery.slurm.simulator.effects import Effect, EffectKind
 from recovery.slurm.simulator.spec import ClusterSpec
 from recovery.slurm.simulator.state import Forgotten, Job, Node, Run, State
+from recovery.slurm.simulator.trainers import STYLES
 
 CHECKPOINTS = "ckpt"  # below the state directory, one folder for each run
 
@@ -30,6 +32,26 @@ class Stage:
     @property
     def spec(self) -> ClusterSpec:
         return self.state.spec
+
+    def changed(self) -> None:
+        """To be called when the record of some job is another than before, so that a client's mark grows old."""
+        self.state.changes += 1
+
+    def next_id(self) -> str:
+        """The next free job id: after the largest one it begins again, and passes over those in use."""
+        in_use = {job.record_id for job in self.state.jobs.values()} if self.state.wrapped else set()
+        while True:
+            given = self.state.next_id
+            self.state.next_id = given + 1
+            if self.state.next_id > self.spec.max_job_id:
+                self.state.next_id, self.state.wrapped = self.spec.first_job_id, True
+                in_use = {job.record_id for job in self.state.jobs.values()}
+            if str(given) not in in_use:
+                return str(given)
+
+    def next_number(self) -> int:
+        self.state.next_number += 1
+        return self.state.next_number - 1
 
     # --- timers: a heap whose outdated entries are recognised when they come up --------------------------------------
     def touch(self, job: Job) -> None:
@@ -54,9 +76,29 @@ class Stage:
         heappush(self.timers, (at, WORKLOAD, 0, ""))
 
     # --- logs --------------------------------------------------------------------------------------------------------
+    def stdout_path(self, job: Job) -> str:
+        """Absolute, with Slurm's patterns filled in."""
+        facts = job_paths.PathFacts(
+            raw_id=int(job.record_id),
+            array_id=int(job.array_id or 0),
+            array_task=job.task,
+            name=job.spec.name,
+            user=job.spec.user,
+            node=job.nodes[0] if job.nodes else "",
+            work_dir=job.spec.work_dir or str(self.root),
+        )
+        return job_paths.expand(job.spec.stdout or job_paths.default_pattern(facts), facts)
+
+    def log_path(self, job: Job) -> str:
+        """Below the state directory; "" where the job's output goes elsewhere: that is never written."""
+        path = PurePath(self.stdout_path(job))
+        if ".." in path.parts or not path.is_relative_to(self.root) or path == self.root:
+            return ""
+        return str(path.relative_to(self.root))
+
     def open_log(self, job: Job) -> None:
-        """Empty the job's log, as Slurm's default open mode does at each start."""
-        job.log_size = 0
+        """Empty the job's log, as Slurm's default open mode does at each start, or write on behind what is there."""
+        job.log_size = self.state.appended.get(job.log, 0) if job.spec.append else 0
         self._written[job.job_id] = []
 
     def write(self, job: Job, *lines: str) -> None:
@@ -74,6 +116,8 @@ class Stage:
         text = "\n".join(lines) + "\n"
         self.effects.append(Effect(kind=EffectKind.LOG, path=job.log, offset=job.log_size, text=text))
         job.log_size += len(text.encode("utf-8", "surrogateescape"))
+        if job.spec.append:
+            self.state.appended[job.log] = job.log_size
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
     def run(self, key: str) -> Run:
@@ -83,24 +127,29 @@ class Stage:
         """Below the state directory; `checkpoint_dir` is the same, absolute, as the job prints it."""
         return f"{CHECKPOINTS}/{key}"
 
+    def run_key(self, job: Job) -> str:
+        """Of the run that the job writes checkpoints of: each task of an array trains a run of its own."""
+        return job.spec.run_key if job.task is None else f"{job.spec.run_key}-{job.task}"
+
     def checkpoint_dir(self, job: Job) -> str:
-        return str(self.root / self.run_folder(job.spec.run_key))
+        return str(self.root / self.run_folder(self.run_key(job)))
 
     def remove_checkpoint(self, key: str, step: int) -> None:
         run = self.run(key)
         run.saved = [c for c in run.saved if c.step != step]
-        self._remove(f"{self.run_folder(key)}/{folder_name(step)}")
+        self._remove(f"{self.run_folder(key)}/{STYLES[run.trainer].name(step)}")
 
     # --- forgetting --------------------------------------------------------------------------------------------------
     def purge(self, job: Job, at: float) -> None:
         """MinJobAge is over: the controller forgets the job, accounting does not."""
         self.flush_log(job)
+        self.changed()
         del self.state.jobs[job.job_id]
         keep = self.spec.keep_records_s
         record = Forgotten(
             attempts=[*job.past, job.attempt()],
             log=job.log,
-            run=job.spec.run_key,
+            run=self.run_key(job),
             forget_at=None if keep is None else at + keep,
         )
         self.state.forgotten.setdefault(job.job_id, []).append(record)
@@ -124,9 +173,10 @@ class Stage:
     def _remove_unless_used(self, record: Forgotten) -> None:
         others = [r for rs in self.state.forgotten.values() for r in rs]
         logs = {job.log for job in self.state.jobs.values()} | {r.log for r in others}
-        runs = {job.spec.run_key for job in self.state.jobs.values()} | {r.run for r in others}
+        runs = {self.run_key(job) for job in self.state.jobs.values()} | {r.run for r in others}
         if record.log and record.log not in logs:
             self._remove(record.log)
+            self.state.appended.pop(record.log, None)
         if record.run not in runs:
             self.state.runs.pop(record.run, None)
             self._remove(self.run_folder(record.run))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from recovery.core.types import JobState
-from recovery.slurm.simulator.spec import ClusterSpec, JobSpec
+from recovery.slurm.simulator.spec import ClusterSpec, JobSpec, Trainer
 
 
 class Activity(StrEnum):
@@ -41,6 +41,7 @@ class Training:
     since: float  # when something last moved
     total: int
     step: int = 0
+    trains_since: float | None = None
     took_s: float = 0  # the iteration under way
     first: bool = True  # the next iteration is this attempt's first
     slow: float = 1.0
@@ -93,6 +94,12 @@ class Job:
     limit_at: float | None = None
     completing_until: float | None = None
     purge_at: float | None = None
+    time_limit_s: float | None = None  # the spec's, until somebody changes it
+    admin_comment: str = ""
+    record_id: str = ""  # the plain number that Slurm counts by: another than job_id for the tasks of an array
+    array_id: str = ""  # "" where it is no array and no task of one
+    task: int | None = None  # of the array; None also for the one record of all tasks that still wait
+    waiting_tasks: tuple[int, ...] = ()  # those that this record stands for
     log_size: int = 0
     fired: dict[str, int] = field(default_factory=dict)  # number of a fault → the attempt that it last struck
     past: list[Attempt] = field(default_factory=list)
@@ -125,6 +132,8 @@ class Job:
 class Node:
     name: str
     gpus: int
+    features: tuple[str, ...] = ()
+    rack: str = ""
     used: int = 0
     down: bool = False
     drained: bool = False
@@ -135,13 +144,25 @@ class Node:
     notice_at: float | None = None
     back_at: float | None = None
     back_after_s: float = 0
+    crash_at: float | None = None  # it will lose power then: one of a rack that goes down
 
     def due(self) -> float | None:
-        return min((t for t in (self.notice_at, self.back_at) if t is not None), default=None)
+        return min((t for t in (self.crash_at, self.notice_at, self.back_at) if t is not None), default=None)
 
     @property
     def takes_jobs(self) -> bool:
         return not (self.down or self.drained)
+
+
+@dataclass(kw_only=True, slots=True)
+class Reservation:
+    name: str
+    nodes: tuple[str, ...]
+    starts_at: float
+    ends_at: float
+    users: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    maintenance: bool = False
 
 
 @dataclass(kw_only=True, slots=True)
@@ -156,6 +177,7 @@ class Run:
 
     saved: list[Checkpoint] = field(default_factory=list)
     tracker: int | None = None
+    trainer: Trainer = Trainer.MEGATRON
 
     def restorable(self) -> int | None:
         """The newest complete checkpoint that the tracker covers; Megatron looks no further than its tracker."""
@@ -196,10 +218,14 @@ class State:
     now: float
     next_number: int = 0
     next_id: int = 0
+    wrapped: bool = False  # ids are given out for the second time
     jobs: dict[str, Job] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
+    reservations: dict[str, Reservation] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     forgotten: dict[str, list[Forgotten]] = field(default_factory=dict)
+    changes: int = 0  # grows whenever the record of some job changes: the mark of a picture
+    appended: dict[str, int] = field(default_factory=dict)  # logs that are never emptied → their size
     schedule_at: float | None = None
     workload_at: float | None = None
     generations: list[int] = field(default_factory=list)  # of each stream of the workload

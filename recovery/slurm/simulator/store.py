@@ -17,8 +17,9 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from recovery.slurm.base import SlurmError, SlurmUnreachable
 from recovery.slurm.simulator.codec import decode, encode
@@ -27,9 +28,48 @@ from recovery.slurm.simulator.spec import ClusterSpec
 from recovery.slurm.simulator.state import State
 from recovery.slurm.simulator.world import World, new_state
 
-FORMAT = 1  # of world.json; another one is refused
+FORMAT = 2  # of world.json; another one is refused
 LOCK_WAIT_S = 10.0
 _LOCK_LOOK_S = 0.005
+
+
+class WorldStore(Protocol):
+    """Where a world is kept between two calls."""
+
+    def create(self, spec: ClusterSpec, *, now: float, fill: Callable[[World], None] | None = None) -> bool: ...
+
+    def open(self, now: Callable[[], float]) -> AbstractContextManager[World]: ...
+
+
+class LiveStore:
+    """A world that one process keeps in its memory, for simulations in virtual time: only the jobs' files are written.
+
+    It ends with its process, and a call costs what happened since the last one, whatever the size of the world.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir.absolute()
+        self._world: World | None = None
+
+    def create(self, spec: ClusterSpec, *, now: float, fill: Callable[[World], None] | None = None) -> bool:
+        if self._world is not None:
+            return False
+        world = World(new_state(spec, now=now), root=self.state_dir)
+        if fill is not None:
+            fill(world)
+        carry_out(world.take_effects(), self.state_dir)
+        self._world = world
+        return True
+
+    @contextmanager
+    def open(self, now: Callable[[], float]) -> Iterator[World]:
+        if self._world is None:
+            raise SlurmUnreachable("the simulated cluster was not made yet", tried="open the simulator")
+        self._world.advance(now())
+        try:
+            yield self._world
+        finally:
+            carry_out(self._world.take_effects(), self.state_dir)
 
 
 class Store:

@@ -7,6 +7,8 @@ from recovery.slurm.simulator import ending, faults, lines
 from recovery.slurm.simulator.effects import Effect, EffectKind
 from recovery.slurm.simulator.stage import Stage
 from recovery.slurm.simulator.state import Activity, Checkpoint, End, Job, Training
+from recovery.slurm.simulator.trainers import STYLES, Style
+from recovery.slurm.simulator.trainers.base import Progress, Save
 
 COMPLETED = End(state=JobState.COMPLETED)
 
@@ -41,8 +43,7 @@ def happens(stage: Stage, job: Job, training: Training, at: float) -> None:
         case Activity.STARTING:
             _look_for_checkpoint(stage, job, training, at)
         case Activity.LOADING:
-            folder = stage.checkpoint_dir(job)
-            stage.write(job, lines.load_done(training.step, folder, job.spec.shards))
+            stage.write(job, *_style(job).load_done(_save(stage, job, training.step, at, took_s=job.spec.load_s)))
             _start_training(stage, job, training, at)
         case Activity.STEPPING:
             _finish_step(stage, job, training, at)
@@ -58,23 +59,25 @@ def happens(stage: Stage, job: Job, training: Training, at: float) -> None:
 
 def _look_for_checkpoint(stage: Stage, job: Job, training: Training, at: float) -> None:
     folder = stage.checkpoint_dir(job)
-    run = stage.run(job.spec.run_key)
+    run = stage.run(stage.run_key(job))
+    run.trainer = job.spec.trainer
     found = None if faults.ignores_checkpoint(job) else run.restorable()
     if found is None:
-        stage.write(job, *lines.fresh_start(folder))
+        stage.write(job, *_style(job).fresh_start(folder))
         _start_training(stage, job, training, at)
         return
     if run.tracker != found:
         stage.write(job, f"WARNING: checkpoint at iteration {run.tracker} in {folder} is damaged, taking an older one")
-    stage.write(job, lines.load_start(found, folder))
+    stage.write(job, *_style(job).load_start(_save(stage, job, found, at)))
     training.step = found
     training.activity, training.since, training.next_at = Activity.LOADING, at, at + job.spec.load_s
 
 
 def _start_training(stage: Stage, job: Job, training: Training, at: float) -> None:
-    stage.write(job, lines.milestone(at, "before the start of training step"))
+    training.trains_since = at
+    stage.write(job, *_style(job).begin(at, training.step))
     if training.step >= training.total:
-        _complete(stage, job, at)
+        _complete(stage, job, training, at)
         return
     _next_step(stage, job, training, at)
 
@@ -97,19 +100,31 @@ def _finish_step(stage: Stage, job: Job, training: Training, at: float) -> None:
     if training.nan:
         training.nans += 1
     if training.step % job.spec.log_interval == 0:
-        stage.write(job, _progress(stage, job, training, at))
+        stage.write(job, *_style(job).progress(_progress(stage, job, training, at)))
     done = training.step >= training.total
     due = job.spec.save_every and (training.step % job.spec.save_every == 0 or done)
     if due and training.saves:
         _begin_save(stage, job, training, at)
     elif done:
-        _complete(stage, job, at)
+        _complete(stage, job, training, at)
     else:
         _next_step(stage, job, training, at)
 
 
-def _progress(stage: Stage, job: Job, training: Training, at: float) -> str:
-    return lines.iteration(
+def _style(job: Job) -> Style:
+    return STYLES[job.spec.trainer]
+
+
+def _save(stage: Stage, job: Job, step: int, at: float, *, took_s: float = 0) -> Save:
+    return Save(at=at, step=step, folder=stage.checkpoint_dir(job), shards=job.spec.shards, took_s=took_s)
+
+
+def _trained_s(training: Training, at: float) -> float:
+    return 0.0 if training.trains_since is None else at - training.trains_since
+
+
+def _progress(stage: Stage, job: Job, training: Training, at: float) -> Progress:
+    return Progress(
         at=at,
         step=training.step,
         total=training.total,
@@ -118,11 +133,12 @@ def _progress(stage: Stage, job: Job, training: Training, at: float) -> str:
         nans=training.nans,
         nan=training.nan,
         chance=lines.noise(stage.spec.seed, job.number, job.restart_count, training.step),
+        trained_s=_trained_s(training, at),
     )
 
 
 def _begin_save(stage: Stage, job: Job, training: Training, at: float) -> None:
-    stage.write(job, lines.save_start(at, training.step, stage.checkpoint_dir(job)))
+    stage.write(job, *_style(job).save_start(_save(stage, job, training.step, at)))
     _save_effect(stage, job, EffectKind.SAVE_BEGIN, training.step)
     _note(stage, job, training.step, complete=False)
     if training.full and training.fault is not None:
@@ -135,33 +151,34 @@ def _finish_save(stage: Stage, job: Job, training: Training, at: float) -> None:
     torn, training.tear = training.tear, False
     _save_effect(stage, job, EffectKind.SAVE_TORN if torn else EffectKind.SAVE_END, training.step)
     _note(stage, job, training.step, complete=not torn)
-    stage.run(job.spec.run_key).tracker = training.step
+    stage.run(stage.run_key(job)).tracker = training.step
     _rotate(stage, job)
-    stage.write(job, lines.save_done(at, training.step, stage.checkpoint_dir(job), job.spec.shards))
+    stage.write(job, *_style(job).save_done(_save(stage, job, training.step, at, took_s=job.spec.save_s)))
     if training.step >= training.total:
-        _complete(stage, job, at)
+        _complete(stage, job, training, at)
     else:
         _next_step(stage, job, training, at)
 
 
 def _save_effect(stage: Stage, job: Job, kind: EffectKind, step: int) -> None:
-    folder = stage.run_folder(job.spec.run_key)
-    stage.effects.append(Effect(kind=kind, path=folder, step=step, shards=job.spec.shards))
+    folder = stage.run_folder(stage.run_key(job))
+    spec = job.spec
+    stage.effects.append(Effect(kind=kind, path=folder, step=step, shards=spec.shards, trainer=spec.trainer))
 
 
 def _note(stage: Stage, job: Job, step: int, *, complete: bool) -> None:
     """The folder of `step` is the newest one, and in this state."""
-    run = stage.run(job.spec.run_key)
+    run = stage.run(stage.run_key(job))
     run.saved = [c for c in run.saved if c.step != step]
     run.saved.append(Checkpoint(step=step, complete=complete))
 
 
 def _rotate(stage: Stage, job: Job) -> None:
-    run = stage.run(job.spec.run_key)
-    for old in run.saved[: -stage.spec.keep_checkpoints]:
-        stage.remove_checkpoint(job.spec.run_key, old.step)
+    key = stage.run_key(job)
+    for old in stage.run(key).saved[: -stage.spec.keep_checkpoints]:
+        stage.remove_checkpoint(key, old.step)
 
 
-def _complete(stage: Stage, job: Job, at: float) -> None:
-    stage.write(job, lines.milestone(at, "after training is done"))
+def _complete(stage: Stage, job: Job, training: Training, at: float) -> None:
+    stage.write(job, *_style(job).end(at, training.step, _trained_s(training, at)))
     ending.end_attempt(stage, job, COMPLETED, at)

@@ -10,34 +10,38 @@ from __future__ import annotations
 from heapq import heapify, heappop
 from pathlib import PurePath
 
-from recovery.core.types import JobState
-from recovery.slurm.base import JobNotFound, SlurmRefused
 from recovery.slurm.simulator import ending, nodes, queue, training, workload
-from recovery.slurm.simulator.effects import Effect, EffectKind
+from recovery.slurm.simulator.effects import Effect
+from recovery.slurm.simulator.orders import Orders
 from recovery.slurm.simulator.pause import skip
-from recovery.slurm.simulator.spec import ClusterSpec, JobSpec
-from recovery.slurm.simulator.stage import JOB, NODE, RECORD, SCHEDULER, WORKLOAD, Stage
-from recovery.slurm.simulator.state import Checkpoint, Job, Node, State
-
-ALREADY_PENDING = "Job is pending execution"
-NO_LONGER_PENDING = "Job is no longer pending execution"
-NOT_REQUEUEABLE = "Requested operation is presently disabled"
-NO_SUCH_NODE = "Invalid node name specified"
-NO_SUCH_JOB = "Invalid job id specified"
+from recovery.slurm.simulator.spec import ClusterSpec
+from recovery.slurm.simulator.stage import JOB, NODE, RECORD, SCHEDULER, WORKLOAD
+from recovery.slurm.simulator.state import Job, Node, Reservation, State
 
 
 def new_state(spec: ClusterSpec, *, now: float) -> State:
     """An idle cluster at `now` (seconds since 1970)."""
     state = State(spec=spec, now=now, next_id=spec.first_job_id)
-    state.nodes = {node.name: Node(name=node.name, gpus=node.gpus) for node in spec.nodes}
+    for node in spec.nodes:
+        state.nodes[node.name] = Node(name=node.name, gpus=node.gpus, features=node.features, rack=node.rack)
+    for found in spec.reservations:
+        state.reservations[found.name] = Reservation(
+            name=found.name,
+            nodes=found.nodes,
+            starts_at=now + found.starts_s,
+            ends_at=now + found.ends_s,
+            users=found.users,
+            accounts=found.accounts,
+            maintenance=found.maintenance,
+        )
     if spec.workload is not None:
         state.workload_at = now
         state.generations = [0] * len(spec.workload.streams)
     return state
 
 
-class World(Stage):
-    """Operations happen at the state's own `now`: advance first, then call."""
+class World(Orders):
+    """The whole machine: orders, and the time that passes between them."""
 
     def __init__(self, state: State, *, root: PurePath) -> None:
         super().__init__(state, root=root)
@@ -100,92 +104,3 @@ class World(Stage):
         self.flush()
         taken, self.effects = self.effects, []
         return taken
-
-    # --- what users do -----------------------------------------------------------------------------------------------
-    def submit(self, spec: JobSpec, *, job_id: str | None = None) -> Job:
-        """sbatch. `job_id` reuses an id that the controller has forgotten, as Slurm does after MaxJobId.
-
-        Raises SlurmRefused for a job that this cluster never could run.
-        """
-        return queue.submit(self, spec, at=self.state.now, job_id=job_id)
-
-    def cancel(self, job_id: str, *, by: str) -> None:
-        job = self.job(job_id, tried=f"scancel {job_id}")
-        ending.cancel(self, job, by, self.state.now)
-
-    # --- what the product and administrators do ----------------------------------------------------------------------
-    def requeue(self, job_id: str, *, hold: bool) -> None:
-        """scontrol requeue, or requeuehold."""
-        tried = f"scontrol {'requeuehold' if hold else 'requeue'} {job_id}"
-        job = self.job(job_id, tried=tried)
-        if job.state is JobState.PENDING:
-            raise SlurmRefused(ALREADY_PENDING, tried=tried, permanent=True)
-        if not job.spec.requeueable:
-            raise SlurmRefused(NOT_REQUEUEABLE, tried=tried, permanent=True)
-        ending.requeue(self, job, hold=hold, at=self.state.now)
-
-    def hold(self, job_id: str, *, by_admin: bool) -> None:
-        """scontrol hold (by an admin), or uhold."""
-        job = self._pending(job_id, tried=f"scontrol hold {job_id}")
-        job.held, job.reason = True, queue.HELD_BY_ADMIN if by_admin else queue.HELD_BY_USER
-
-    def release(self, job_id: str) -> None:
-        """scontrol release: what is left of the requeue delay still holds."""
-        job = self._pending(job_id, tried=f"scontrol release {job_id}")
-        if not job.held:
-            return
-        job.held = False
-        job.reason = "BeginTime" if job.begin_at > self.state.now else ""
-        self.schedule(self.state.now + self.spec.latency_s)
-
-    def set_excluded_nodes(self, job_id: str, names: tuple[str, ...]) -> None:
-        tried = f"scontrol update JobId={job_id} ExcNodeList={','.join(names)}"
-        job = self._pending(job_id, tried=tried)
-        if set(names) - set(self.state.nodes):
-            raise SlurmRefused(NO_SUCH_NODE, tried=tried, permanent=True)
-        job.excluded = tuple(sorted(set(names)))
-        self.schedule(self.state.now + self.spec.latency_s)
-
-    # --- what happens to machines ------------------------------------------------------------------------------------
-    def node(self, name: str) -> Node:
-        if name not in self.state.nodes:
-            raise SlurmRefused(NO_SUCH_NODE, tried=f"node {name}", permanent=True)
-        return self.state.nodes[name]
-
-    def crash_node(self, name: str, *, back_after_s: float = 0) -> None:
-        """Power cut: noticed after the node time-out, and back so long after that (0: never)."""
-        nodes.crash(self, self.node(name), self.state.now, back_after_s=back_after_s)
-
-    def fail_node(self, name: str, *, reason: str, by: str) -> None:
-        """Down at once, as `scontrol update state=down` does it."""
-        nodes.fail(self, self.node(name), self.state.now, reason=reason, by=by)
-
-    def drain_node(self, name: str, *, reason: str, by: str) -> None:
-        nodes.drain(self.node(name), self.state.now, reason=reason, by=by)
-
-    def restore_node(self, name: str) -> None:
-        nodes.restore(self, self.node(name), self.state.now)
-
-    # --- what lies on the disk ---------------------------------------------------------------------------------------
-    def put_checkpoint(self, run: str, step: int, *, shards: int) -> None:
-        """A complete checkpoint from the time before this world."""
-        folder = self.run_folder(run)
-        for kind in (EffectKind.SAVE_BEGIN, EffectKind.SAVE_END):
-            self.effects.append(Effect(kind=kind, path=folder, step=step, shards=shards))
-        record = self.run(run)
-        record.saved.append(Checkpoint(step=step, complete=True))
-        record.tracker = step
-
-    # --- look-ups ----------------------------------------------------------------------------------------------------
-    def job(self, job_id: str, *, tried: str) -> Job:
-        """Raises JobNotFound, in Slurm's words, where the controller does not know it."""
-        found = self.state.jobs.get(job_id)
-        if found is None:
-            raise JobNotFound(NO_SUCH_JOB, tried=tried, permanent=True)
-        return found
-
-    def _pending(self, job_id: str, *, tried: str) -> Job:
-        job = self.job(job_id, tried=tried)
-        if job.state is not JobState.PENDING:
-            raise SlurmRefused(NO_LONGER_PENDING, tried=tried, permanent=True)
-        return job

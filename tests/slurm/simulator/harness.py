@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from recovery.slurm.base import SlurmClient
-from recovery.slurm.simulator import Fault, FaultKind, JobSpec
+from recovery.slurm.simulator import Fault, FaultKind, JobSpec, Reservation
+from recovery.slurm.simulator.placement import partition_name
+from recovery.slurm.simulator.records import comment as comment_of
+from recovery.slurm.simulator.scripts import script_of
+from tests.slurm.harness import JobTruth, NodeTruth
 from tests.slurm.simulator.virtual import Sim, make_sim
 
 USER = "ada"
@@ -39,26 +45,100 @@ class SimulatorHarness:
     ) -> str:
         """A job that takes one long step, and so ends after `seconds` (within 4 %)."""
         faults = (Fault(kind=FaultKind.EXIT, exit_code=exit_code, repeat=True),) if exit_code else ()
-        return self._sim.cluster.submit(
-            JobSpec(
-                name=name,
-                user=USER,
-                nodes=nodes,
-                requeueable=requeue,
-                comment=comment,
-                stdout=stdout or "slurm-%j.out",
-                total_steps=1,
-                step_time_s=seconds,
-                save_every=0,
-                startup_s=0,
-                load_s=0,
-                warm_up_s=0,
-                faults=faults,
-            )
+        return self._submit(
+            seconds, name=name, nodes=nodes, requeueable=requeue, comment=comment, stdout=stdout, faults=faults
         )
+
+    def _submit(self, seconds: float, **fields: Any) -> str:
+        spec = JobSpec(
+            **{
+                "name": "train",
+                "user": USER,
+                "comment": "",
+                "stdout": "",
+                "total_steps": 1,
+                "step_time_s": seconds,
+                "save_every": 0,
+                "startup_s": 0,
+                "load_s": 0,
+                "warm_up_s": 0,
+                **fields,
+            }
+        )
+        return self._sim.cluster.submit(spec)
+
+    def submit_array(self, *, tasks: int, seconds: float) -> list[str]:
+        array = self._submit(seconds, array=tuple(range(tasks)))
+        return [f"{array}_{task}" for task in range(tasks)]
+
+    def submit_het(self, *, components: int, seconds: float) -> list[str]:
+        """The simulator has no heterogeneous jobs."""
+        return []
 
     def cancel(self, job_id: str) -> None:
         self._sim.cluster.cancel(job_id, by=USER)
+
+    def user_hold(self, job_id: str) -> None:
+        with self._sim.cluster.world() as world:
+            world.hold(job_id, by_admin=False)
+
+    def admin_hold(self, job_id: str) -> None:
+        self._sim.cluster.admin_hold(job_id)
+
+    def admin_release(self, job_id: str) -> None:
+        with self._sim.cluster.world() as world:
+            world.release(job_id)
+
+    def admin_requeue(self, job_id: str) -> None:
+        self._sim.cluster.admin_requeue(job_id)
+
+    def admin_drain(self, name: str, reason: str) -> None:
+        self._sim.cluster.drain_node(name, reason=reason)
+
+    def admin_resume(self, name: str) -> None:
+        with self._sim.cluster.world() as world:
+            world.resume_node(name)
+
+    def reserve(self, name: str, nodes: tuple[str, ...], *, maintenance: bool) -> None:
+        now = self.now().timestamp()
+        self._sim.cluster.reserve(
+            Reservation(
+                name=name, nodes=nodes, starts_at=now, ends_at=now + 3600, users=(USER,), maintenance=maintenance
+            )
+        )
+
+    def job_truth(self, job_id: str) -> JobTruth | None:
+        with self._sim.cluster.world() as world:
+            job = world.state.jobs.get(job_id)
+            if job is None:
+                return None
+            return JobTruth(
+                state=job.state.upper(),
+                held=job.held,
+                restart_count=job.restart_count,
+                time_limit_s=job.time_limit_s,
+                name=job.spec.name,
+                user=job.spec.user,
+                account=job.spec.account,
+                partition=partition_name(world, job),
+                comment=comment_of(world, job),
+                admin_comment=job.admin_comment,
+                work_dir=job.spec.work_dir or str(world.root),
+                excluded_nodes=job.excluded,
+            )
+
+    def node_truth(self, name: str) -> NodeTruth:
+        with self._sim.cluster.world() as world:
+            node = world.node(name)
+            return NodeTruth(drained=node.drained, down=node.down, reason=node.reason)
+
+    def script_of(self, job_id: str) -> str:
+        with self._sim.cluster.world() as world:
+            return script_of(world.job(job_id, tried="script").spec)
+
+    def environment_of(self, job_id: str) -> Mapping[str, str]:
+        with self._sim.cluster.world() as world:
+            return world.job(job_id, tried="environment").spec.environment
 
     def fail_node(self, name: str) -> None:
         self._sim.cluster.fail_node(name)
