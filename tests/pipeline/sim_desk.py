@@ -13,12 +13,12 @@ from recovery.core.lifecycle import IncidentState
 from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Cluster, Incident, PolicyVersion, Recommendation
 from recovery.pipeline import decide, reconcile
+from recovery.slurm.base import SlurmClient
 from recovery.slurm.simulator import ClusterSpec, Fault, JobSpec, SimulatedCluster, SimulatorClient, make_nodes
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
-
-# Quick rhythms, so that a scenario takes minutes of virtual time; every one is a setting that a site may choose as well.
+# Quick rhythms, so that a scenario takes minutes of virtual time; each is a setting that a site may choose as well.
 RHYTHM = {"SETTLE_S": 4.0, "TICK_S": 2.0, "HANG_FLOOR_S": 20.0, "HANG_SAVING_S": 40.0}
 
 
@@ -32,12 +32,13 @@ def make_policy(*rules: dict[str, object]) -> PolicyVersion:
 class SimDesk:
     """The pipeline on a simulated cluster of six nodes; the test moves the clock."""
 
-    def __init__(self, folder: Path) -> None:
-        self.now = START
+    def __init__(self, folder: Path, *, now: datetime = START) -> None:
+        self.now = now
         self.world = SimulatedCluster(folder, clock=lambda: self.now)
-        self.world.create(ClusterSpec(seed=7, nodes=make_nodes(6)))
-        self.client = SimulatorClient(folder, clock=lambda: self.now)
-        Cluster.objects.create(name="sim", backend="simulator", poll_interval_s=2, next_look_at=self.now)
+        self.client: SlurmClient = SimulatorClient(folder, clock=lambda: self.now)
+        if not Cluster.objects.exists():
+            self.world.create(ClusterSpec(seed=7, nodes=make_nodes(6)))
+            Cluster.objects.create(name="sim", backend="simulator", poll_interval_s=2, next_look_at=self.now)
 
     def submit(self, *faults: Fault, **fields: object) -> str:
         spec = {"name": "llama-70b", "nodes": 2, "save_every": 20, "total_steps": 400, "faults": faults, **fields}

@@ -1,0 +1,1 @@
+"""Killing the product at every point of its work: `python -m tests.torture`, or `make torture`."""
