@@ -1,0 +1,108 @@
+"""The way to one slurmrestd: which version of its API is spoken, as whom, and what it can't do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from recovery.slurm import rest_json, rest_versions
+from recovery.slurm.base import YES, Can, NotSupported, Operation, SlurmError, SlurmUnreachable
+from recovery.slurm.json_values import BadAnswer
+from recovery.slurm.rest_auth import ScontrolToken, TokenSource, own_name, user_of
+from recovery.slurm.rest_http import HttpAnswer, Request, RestHttp, path_of
+from recovery.slurm.rest_json import NoSuchCall, TokenRefused
+
+T = TypeVar("T")
+
+_versions: dict[str, str] = {}  # by address; forgotten when a call is not there any more
+
+
+class RestDoor:
+    """`token` is asked before each request ("" for rest_auth/local); `user` goes with it, "" takes the token's own."""
+
+    def __init__(self, http: RestHttp, *, token: TokenSource, user: str) -> None:
+        self._http = http
+        self._token = token
+        self._user = user
+
+    def can(self, operation: Operation) -> Can:
+        try:
+            version = self.version()
+        except SlurmError as error:
+            reason = f"What this slurmrestd offers can't be told: {error.message}."
+            return Can(yes=False, reason=reason, remedy="See that it answers at the cluster's url.")
+        if operation in rest_versions.operations(version):
+            return YES
+        first = rest_versions.since(operation)
+        upgrade = f"upgrade Slurm to {first.release}, whose {first.name} has it, or " if first else ""
+        return Can(
+            yes=False,
+            reason=f"slurmrestd's API {version} has no call for it ({operation}).",
+            remedy=f"{upgrade}let the commands act: option acts_by = cli.".capitalize(),
+        )
+
+    def needed(self, operation: Operation) -> str:
+        """The version in use, which has this operation. Raises NotSupported; SlurmUnreachable where none is known."""
+        version = self.version()
+        able = self.can(operation)
+        if not able:
+            raise NotSupported(f"{able.reason} {able.remedy}", tried=operation.value, permanent=True)
+        return version
+
+    def read(self, request: Request) -> dict[str, Any]:
+        return rest_json.whole(self.send(request))
+
+    def send(self, request: Request, *, user: str = "") -> HttpAnswer:
+        """`user`: whom to speak for, where that isn't the token's own."""
+        answer = self._http.send(request, headers=self._headers(user))
+        try:
+            rest_json.check_access(answer)
+        except NoSuchCall:
+            if request.path.startswith("/slurm/"):  # Slurm has been replaced since; accounting may just not be there
+                _versions.pop(self._http.url, None)
+            raise
+        except TokenRefused:
+            if isinstance(self._token, ScontrolToken):
+                self._token.forget()
+            raise
+        return answer
+
+    def _headers(self, user: str) -> dict[str, str]:
+        token = self._token()
+        name = user or self._user or user_of(token)
+        headers = {"X-SLURM-USER-NAME": name} if name else {}
+        return headers | ({"X-SLURM-USER-TOKEN": token} if token else {})
+
+    def has_token(self) -> bool:
+        return bool(self._token())
+
+    def me(self) -> str:
+        """As whom we speak: "" where a token doesn't say."""
+        token = self._token()
+        return self._user or user_of(token) or ("" if token else own_name())
+
+    def path(self, *parts: str) -> str:
+        return path_of("slurm", self.version(), *parts)
+
+    def version(self) -> str:
+        """The newest version that both know, found by asking for each from the newest down, once per address."""
+        known = _versions.get(self._http.url)
+        if known is not None:
+            return known
+        for version in rest_versions.NEWEST_FIRST:
+            try:
+                answer = self.send(Request(method="GET", path=path_of("slurm", version, "ping")))
+            except NoSuchCall:
+                continue
+            rest_json.check_slurmrestd(answer)
+            _versions[self._http.url] = version
+            return version
+        message = f"it offers none of {', '.join(rest_versions.NEWEST_FIRST)}: is this a slurmrestd?"
+        raise SlurmUnreachable(message, tried=f"find slurmrestd's version at {self._http.url}", permanent=True)
+
+    def parsed(self, parse: Callable[[], T], *, tried: str) -> T:
+        """A parser's result; SlurmUnreachable where it finds the answer unusable."""
+        try:
+            return parse()
+        except BadAnswer as error:
+            raise SlurmUnreachable(f"the answer can't be used: {error}", tried=tried) from error

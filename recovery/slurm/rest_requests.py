@@ -1,0 +1,123 @@
+"""The requests that change something, as values: what a preview shows is what is sent."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from recovery.slurm.base import Operation, SlurmRefused, Submission
+from recovery.slurm.names import check_job_id, check_node_name, check_node_names, check_word, one_line
+from recovery.slurm.rest_http import Request, path_of
+
+MAX_TEXT = 1000
+# A job by REST has no environment but the one that is sent with it, and may not have none.
+PATH = "/usr/local/bin:/usr/bin:/bin"
+_FLAT = "v0.0.38"  # plain numbers, an environment as an object; later versions have their own objects for both
+
+
+def of(version: str, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> Request:
+    """The request for one operation on a job or a node. `value`: time limit in seconds, admin comment, drain reason.
+
+    Raises JobNotFound and SlurmRefused for what is no id, no node, no number.
+    """
+    match operation:
+        case Operation.REQUEUE | Operation.REQUEUE_HOLD:
+            return requeue(version, subject, hold=operation is Operation.REQUEUE_HOLD)
+        case Operation.CANCEL:
+            return cancel(version, subject)
+        case Operation.DRAIN_NODE:
+            return _node(version, subject, {"state": ["DRAIN"], "reason": one_line(value, MAX_TEXT)})
+        case Operation.RESUME_NODE:
+            return _node(version, subject, {"state": ["RESUME"]})
+        case _:
+            return _update(version, subject, _change(version, operation, nodes, value))
+
+
+def requeue(version: str, job_id: str, *, hold: bool) -> Request:
+    """A heterogeneous job is requeued as a whole, by its first component "4711+0"; others are refused."""
+    check_job_id(job_id)
+    leader, plus, offset = job_id.partition("+")
+    if plus and offset != "0":
+        message = f"{job_id} is one component of a heterogeneous job, which Slurm only requeues as a whole: {leader}+0"
+        raise SlurmRefused(message, tried=f"requeue {job_id}", permanent=True)
+    path = path_of("slurm", version, "job", leader, "requeue")
+    return Request(method="GET", path=path, params={"Hold": "true"} if hold else None)
+
+
+def cancel(version: str, job_id: str) -> Request:
+    """A heterogeneous job ends as a whole: by its first component, as scancel takes it."""
+    check_job_id(job_id)
+    return Request(method="DELETE", path=path_of("slurm", version, "job", job_id.removesuffix("+0")))
+
+
+def submit(version: str, submission: Submission) -> Request:
+    """Raises SlurmRefused for names that can't be any, and for what this version can't submit."""
+    tried = "submit a job"
+    for kind, word in (("user", submission.user), ("account", submission.account), ("partition", submission.partition)):
+        if word:
+            check_word(word, kind=kind, tried=tried)
+    check_node_names(submission.excluded_nodes, tried=tried)
+    if version == _FLAT and (submission.excluded_nodes or submission.admin_comment):
+        message = f"slurmrestd's API {version} can't submit with excluded nodes or an admin comment"
+        raise SlurmRefused(message, tried=tried, permanent=True)
+    environment = {"PATH": PATH} | submission.environment
+    job: dict[str, Any] = {
+        "name": submission.name,
+        "account": submission.account,
+        "partition": submission.partition,
+        "comment": submission.comment,
+        "admin_comment": one_line(submission.admin_comment, MAX_TEXT),
+        "excluded_nodes": list(submission.excluded_nodes),
+    }
+    job = {key: value for key, value in job.items() if value}
+    job["current_working_directory"] = submission.work_dir
+    job["environment"] = environment if version == _FLAT else [f"{key}={value}" for key, value in environment.items()]
+    if submission.time_limit_s is not None:
+        job["time_limit"] = _minutes(version, submission.time_limit_s)
+    if submission.hold:
+        job["hold"] = True
+    return Request(
+        method="POST", path=path_of("slurm", version, "job", "submit"), body={"script": submission.script, "job": job}
+    )
+
+
+def _update(version: str, job_id: str, body: dict[str, Any]) -> Request:
+    check_job_id(job_id)
+    return Request(method="POST", path=path_of("slurm", version, "job", job_id), body=body)
+
+
+def _change(version: str, operation: Operation, nodes: tuple[str, ...], value: str) -> dict[str, Any]:
+    match operation:
+        case Operation.HOLD:
+            return {"hold": True}
+        case Operation.RELEASE:
+            return {"hold": False}
+        case Operation.SET_EXCLUDED_NODES:
+            check_node_names(nodes, tried="exclude nodes")
+            return {"excluded_nodes": list(nodes) or [""]}  # an empty list is taken for "leave it" (26.05)
+        case Operation.SET_ADMIN_COMMENT:
+            return {"admin_comment": one_line(value, MAX_TEXT)}
+        case Operation.SET_TIME_LIMIT:
+            return {"time_limit": _minutes(version, _number(value))}
+    raise SlurmRefused(f"{operation} is no change of a job", tried=operation.value, permanent=True)
+
+
+def _node(version: str, name: str, body: dict[str, Any]) -> Request:
+    check_node_name(name, tried="change a node")
+    return Request(method="POST", path=path_of("slurm", version, "node", name), body=body)
+
+
+def _minutes(version: str, seconds: float) -> int | dict[str, Any]:
+    """Slurm counts in minutes, of which there is at least one."""
+    minutes = max(1, math.ceil(seconds / 60))
+    return minutes if version == _FLAT else {"set": True, "infinite": False, "number": minutes}
+
+
+def _number(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < 10 * 365 * 86_400:
+        raise SlurmRefused(f"{value[:50]!r} is no time limit in seconds", tried="set a time limit", permanent=True)
+    return seconds
