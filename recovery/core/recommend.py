@@ -28,8 +28,8 @@ from recovery.core.types import (
 class JobFacts:
     """What a proposal needs to know of the job beside the attempt.
 
-    `eligible_nodes`: nodes on which the scheduler could start the job now or later (its partition's nodes that are not
-    down or drained); None where that is not known. `excluded_nodes`: its present exclusions, ours and others'.
+    `eligible_nodes`: those of recovery/core/eligible.py; None where that is not known, for `eligible_reason`.
+    `excluded_nodes`: its present exclusions, ours and others'. `forgotten`: the controller no longer knows the job.
     """
 
     job_id: str
@@ -42,6 +42,9 @@ class JobFacts:
     step_time_s: float | None
     user: str
     requeue_delay_s: float
+    eligible_reason: str = ""
+    required_nodes: tuple[str, ...] = ()
+    forgotten: bool = False
 
 
 def recommend(
@@ -79,6 +82,8 @@ def _why_nothing(diagnosis: Diagnosis, facts: AttemptFacts, job: JobFacts) -> st
         return "Do nothing: a restart would be pointless or unwanted."
     if diagnosis.exclude is Exclude.HOLD:
         return "Wait: this looks like an incident of the fabric or the storage. Requeue by hand when it is over."
+    if job.forgotten:
+        return f"Slurm no longer knows this job, so that nothing can be done with it: {job.user} must submit it anew."
     if job.held:
         return f"Do nothing: somebody holds the job. Its holder can release it: scontrol release {job.job_id}."
     if not job.requeueable:
@@ -99,8 +104,13 @@ def _exclusion(diagnosis: Diagnosis, job: JobFacts) -> tuple[tuple[str, ...], st
     nodes = tuple(n for n in dict.fromkeys(diagnosis.nodes) if n not in job.excluded_nodes)
     if not nodes:
         return (), f"{listed(diagnosis.nodes)} is already excluded."
+    by_name = [node for node in nodes if node in job.required_nodes]
+    if by_name:
+        return (), f"{listed(by_name)} should be left out, but the job was submitted for it by name: not excluded."
     if job.eligible_nodes is None:
-        return (), f"{listed(nodes)} should be left out, but how many nodes would remain is not known: not excluded."
+        why = f" {job.eligible_reason}" if job.eligible_reason else ""
+        unknown = "should be left out, but how many nodes would remain is not known: not excluded."
+        return (), f"{listed(nodes)} {unknown}{why}"
     left = set(job.eligible_nodes) - set(job.excluded_nodes) - set(nodes)
     if len(left) < job.node_count:
         return (), (

@@ -22,7 +22,8 @@ from recovery.core.speech import steps
 from recovery.core.types import ActionKind, JobState
 from recovery.models import Action, Attempt, Incident
 from recovery.pipeline.decide import acts_automatically, is_paused
-from recovery.pipeline.recommend import eligible_nodes, merged_exclusion, shown_hash
+from recovery.pipeline.eligible import eligible_nodes
+from recovery.pipeline.recommend import merged_exclusion, shown_hash
 from recovery.pipeline.transition import LostRace, advance, advance_action
 from recovery.slurm.base import (
     HELD_BY_PEOPLE,
@@ -114,10 +115,10 @@ def _veto(action: Action, record: JobRecord, *, now: datetime) -> Next | None:
         return Next(step=Step.REFUSE, reason="Nothing was done: somebody holds the job, and that hold is not ours.")
     if shown_hash(action.recommendation, attempt) != action.recommendation.hash:
         return Next(step=Step.REFUSE, reason="Nothing was done: the job is not as it was when this was decided.")
-    return _veto_exclusion(action, record)
+    return _veto_exclusion(action, record, now=now)
 
 
-def _veto_exclusion(action: Action, record: JobRecord) -> Next | None:
+def _veto_exclusion(action: Action, record: JobRecord, *, now: datetime) -> Next | None:
     """An exclusion never leaves the job fewer nodes than it needs; nodes may have gone since it was proposed."""
     excluded = set(action.exclude_nodes)
     if not excluded:
@@ -126,12 +127,14 @@ def _veto_exclusion(action: Action, record: JobRecord) -> Next | None:
     if wanted:
         reason = f"The job was submitted for {', '.join(sorted(wanted))} by name: without it, it could never start."
         return Next(step=Step.FAIL, reason=reason)
-    attempt = action.incident.attempt
-    left = set(eligible_nodes(attempt) or ()) - excluded
-    if len(left) < attempt.job.node_count:
-        reason = (
-            f"Nothing was done: only {len(left)} eligible nodes would remain, the job needs {attempt.job.node_count}."
-        )
+    job = action.incident.attempt.job
+    places = eligible_nodes(job, now=now)
+    if places.nodes is None:
+        reason = f"Nothing was done: how many nodes would remain is not known. {places.reason}"
+        return Next(step=Step.REFUSE, reason=reason)
+    left = set(places.nodes) - excluded
+    if len(left) < job.node_count:
+        reason = f"Nothing was done: only {len(left)} eligible nodes would remain, the job needs {job.node_count}."
         return Next(step=Step.REFUSE, reason=reason)
     return None
 

@@ -19,12 +19,12 @@ from recovery.core.types import (
     Exclude,
     FailureClass,
     JobState,
-    NodeState,
     Proposal,
     Restart,
     Sample,
 )
-from recovery.models import Attempt, Incident, Node, Recommendation
+from recovery.models import Attempt, Incident, Recommendation
+from recovery.pipeline.eligible import eligible_nodes
 from recovery.pipeline.facts import attempt_facts, current_rules, past_failures
 from recovery.pipeline.transition import advance
 from recovery.slurm.base import HELD_BY_PEOPLE, Operation, SlurmClient
@@ -34,7 +34,7 @@ def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime
     """Propose an action for a diagnosed incident; what was proposed before is superseded."""
     facts = attempt_facts(incident.attempt, now=now)
     verdict = stored_diagnosis(incident)
-    job_facts = _job_facts(incident.attempt, facts.samples)
+    job_facts = _job_facts(incident.attempt, facts.samples, now=now)
     proposal = recommend(verdict, facts, job_facts, past_failures(incident, now=now))
     operations = preview(proposal.action, incident.attempt, proposal.exclude_nodes, client=client)
     with transaction.atomic():
@@ -109,24 +109,17 @@ def merged_exclusion(present: Sequence[str], added: Sequence[str]) -> tuple[str,
     return tuple(sorted({*present, *added}))
 
 
-def _job_facts(attempt: Attempt, samples: tuple[Sample, ...]) -> JobFacts:
+def _job_facts(attempt: Attempt, samples: tuple[Sample, ...], *, now: datetime) -> JobFacts:
     job = attempt.job
+    places = eligible_nodes(job, now=now)
     return JobFacts(
         job_id=job.job_id, requeueable=job.requeueable, node_count=job.node_count or len(attempt.nodes), gpus=job.gpus,
-        eligible_nodes=eligible_nodes(attempt), excluded_nodes=tuple(job.excluded_nodes),
+        eligible_nodes=places.nodes, eligible_reason=places.reason, required_nodes=tuple(job.required_nodes),
+        excluded_nodes=tuple(job.excluded_nodes), forgotten=job.vanished_at is not None,
         held=(job.held and JobState(job.state) is JobState.PENDING) or job.state_reason in HELD_BY_PEOPLE,
         step_time_s=typical_step_time(samples),
         user=job.user, requeue_delay_s=job.cluster.requeue_delay_s,
     )  # fmt: skip
-
-
-def eligible_nodes(attempt: Attempt) -> tuple[str, ...] | None:
-    """Nodes of the job's partition that are up, as last seen; None where the partition's nodes are not known."""
-    job = attempt.job
-    rows = [row for row in Node.objects.filter(cluster_id=job.cluster_id) if job.partition in row.partitions]
-    if not rows:
-        return None
-    return tuple(row.name for row in rows if row.state == NodeState.UP and row.name not in job.excluded_nodes)
 
 
 def stored_diagnosis(incident: Incident) -> Diagnosis:
