@@ -1,79 +1,63 @@
 """The back end that runs Slurm's own commands: the surface that every release has in full.
 
-Reads: `squeue --json` (jobs), `sinfo --json` (nodes), `sacct` as text (past attempts), `scontrol show config` (health).
-Writes: `scontrol requeue`, `requeuehold`, `update … ExcNodeList=`, `release`.
+Reads: `squeue` as text (jobs), `sinfo --json` (nodes), `sacct` as text (past attempts), `scontrol show` (the rest).
+Writes: `scontrol requeue`, `hold`, `update`, …, `scancel`, `sbatch`.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
+import hashlib
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import TypeVar
 
-from recovery.slurm import cli_json, command, sacct
+from recovery.slurm import cli_json, cli_rights, cli_scontrol, cli_squeue, cli_submit, cli_writes, sacct
 from recovery.slurm.base import (
+    YES,
     AttemptRecord,
+    Can,
     Health,
     JobNotFound,
     JobRecord,
+    JobsPicture,
     NodeRecord,
     Operation,
+    PartitionRecord,
+    ReservationRecord,
+    Rights,
     SlurmClient,
+    SlurmError,
     SlurmRefused,
     SlurmUnreachable,
+    Submission,
 )
+from recovery.slurm.cli_commands import Commands, error_of
+from recovery.slurm.cli_squeue import Row
 from recovery.slurm.command import Answer
-from recovery.slurm.json_values import BadAnswer, clean
-from recovery.slurm.names import check_job_id, check_node_names
+from recovery.slurm.json_values import BadAnswer
+from recovery.slurm.names import check_job_id
 
 T = TypeVar("T")
 
-SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin:/usr/local/sbin:/usr/sbin:/sbin"
-DEFAULT_CRED_EXPIRE_S = 120  # slurm.conf(5), AuthInfo
-
-_CONFIG = re.compile(r"^(\w+)\s*= ?(.*)$", re.MULTILINE)
-
-_UNKNOWN_JOB = "Invalid job id specified"
-# Slurm's own words (slurm_errno.c) for a clear no: it was reached and did nothing. Everything else that ends with an
-# error is taken for no answer.
-_REFUSALS = (
-    "Job is pending execution",
-    "Job is no longer pending execution",
-    "Job has already finished",
-    "Job/step already completing or completed",
-    "Requested operation is presently disabled",
-    "Access/permission denied",
-    "Invalid user id",
-    "Invalid node name specified",
-    "Job not heterogeneous job leader",
-    "Only batch jobs are accepted or processed",
-    "Slurm accounting storage is disabled",
-)
-_PARTLY_DONE = ": No error"  # one line per task of an array, and at least one of them worked
-_REFUSED_FOR_NOW = ("Job can not be altered now, try again later",)
+MANY_ENDING = 32  # more jobs than this end at once only where something is wrong: their nodes are read as they stand
 
 
 class CliClient(SlurmClient):
     """One cluster, reached by its commands. Holds nothing but its configuration: any number may exist.
 
     `slurm_conf` is the cluster's slurm.conf ("": Slurm's own default place), `bin_dir` the folder of its commands (""
-    looks in the usual places). It runs as whoever we are; that user needs operator rights in Slurm to requeue
-    and change other users' jobs.
+    looks in the usual places), `prefix` what runs them elsewhere ("ssh -o BatchMode=yes login1"; "": they run here). It
+    runs as whoever we are; that user needs operator rights in Slurm to change other users' jobs.
     """
 
-    def __init__(self, *, slurm_conf: str = "", bin_dir: str = "", timeout_s: float = 10) -> None:
-        self._slurm_conf = slurm_conf
-        self._bin_dir = bin_dir
-        self._timeout_s = timeout_s
-        # Complete: nothing is inherited. Times in text are UTC and in Slurm's standard format.
-        path = f"{bin_dir}:{SEARCH_PATH}" if bin_dir else SEARCH_PATH
-        self._env = {"PATH": path, "LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
-        if slurm_conf:
-            self._env["SLURM_CONF"] = slurm_conf
+    def __init__(self, *, slurm_conf: str = "", bin_dir: str = "", prefix: str = "", timeout_s: float = 10) -> None:
+        self._commands = Commands(slurm_conf=slurm_conf, bin_dir=bin_dir, prefix=prefix, timeout_s=timeout_s)
+
+    def can(self, operation: Operation) -> Can:
+        """The commands have every call, in every release."""
+        return YES
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
@@ -82,30 +66,32 @@ class CliClient(SlurmClient):
         started = time.monotonic()
         answer = self._run("scontrol", "show", "config")
         latency_s = time.monotonic() - started
-        settings = dict(_CONFIG.findall(answer.output))
-        release = settings.get("SLURM_VERSION", "")
-        if not release:
-            raise SlurmUnreachable("the answer names no SLURM_VERSION", tried=answer.tried)
-        storage = settings.get("AccountingStorageType", "").strip()
-        return Health(
-            release=release.strip(),
-            accounting=storage.endswith("slurmdbd"),
-            requeue_delay_s=_cred_expire_s(settings.get("AuthInfo", "")) + 1.0,
-            latency_s=latency_s,
-        )
+        return _parsed(answer, lambda output: cli_scontrol.health(output, latency_s=latency_s))
+
+    def rights(self) -> Rights:
+        user = self._commands.whoami()
+        settings = _parsed(self._run("scontrol", "show", "config"), cli_scontrol.settings_of)
+        return cli_rights.rights_of(user, settings, ask=lambda: self._run(*cli_rights.question(user)).output)
 
     def jobs(self) -> list[JobRecord]:
-        # Releases after 22.05 leave ended jobs out unless asked; 22.05 gives everything whatever is asked.
-        return self._parsed(self._run("squeue", "--json", "--all", "--states=all"), cli_json.parse_jobs)
+        return self.jobs_since("").jobs or []
+
+    def jobs_since(self, mark: str) -> JobsPicture:
+        """The mark is a digest of the answer: squeue itself can't be asked for changes."""
+        found, now = self._squeue()
+        if not found:
+            self._confirm_no_jobs()
+        if now == mark:
+            return JobsPicture(jobs=None, mark=mark)
+        return JobsPicture(jobs=self._records(found), mark=now)
 
     def job(self, job_id: str) -> JobRecord:
-        """Read out of all jobs on 22.05, whose `squeue --json` ignores --jobs; later releases send the one."""
+        """One job costs a look at one job; of an array, at all its tasks."""
         check_job_id(job_id)
-        answer = self._run("squeue", "--json", "--all", "--states=all", f"--jobs={job_id}")
-        for record in self._parsed(answer, cli_json.parse_jobs):
-            if record.job_id == job_id:
-                return record
-        raise JobNotFound("the controller knows no such job", tried=answer.tried, permanent=True)
+        found, _ = self._squeue(f"--jobs={job_id}")
+        for record in self._records([row for row in found if row.job_id == job_id]):
+            return record
+        raise JobNotFound("the controller knows no such job", tried=f"squeue --jobs={job_id}", permanent=True)
 
     def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
         for job_id in job_ids:
@@ -113,12 +99,32 @@ class CliClient(SlurmClient):
         if not job_ids:
             return {}
         answer = self._run("sacct", *sacct.arguments(job_ids, since=since))
-        found = self._parsed(answer, lambda output: {job: sacct.parse_attempts(output, job) for job in job_ids})
+        found = _parsed(answer, lambda output: {job: sacct.parse_attempts(output, job) for job in job_ids})
         return {job: attempts for job, attempts in found.items() if attempts}
 
     def nodes(self) -> list[NodeRecord]:
         # Releases after 22.05 answer in groups of alike nodes: --Node makes a group of each.
-        return self._parsed(self._run("sinfo", "--json", "--all", "--Node"), cli_json.parse_nodes)
+        answer = self._run("sinfo", "--json", "--all", "--Node")
+        found = _parsed(answer, cli_json.parse_nodes)
+        if not found:
+            raise SlurmUnreachable("the answer names no node", tried=answer.tried)
+        return found
+
+    def partitions(self) -> list[PartitionRecord]:
+        answer = self._run("scontrol", "--oneliner", "--all", "show", "partition")
+        return _parsed(answer, cli_scontrol.partitions)
+
+    def reservations(self) -> list[ReservationRecord]:
+        answer = self._run("scontrol", "--oneliner", "--all", "show", "reservation")
+        return _parsed(answer, cli_scontrol.reservations)
+
+    def batch_script(self, job_id: str) -> str:
+        """scontrol ends well even where it has no script to write, and says so on its error stream."""
+        check_job_id(job_id)
+        answer = self._run("scontrol", "write", "batch_script", job_id, "-")
+        if not answer.output.startswith("#!"):  # sbatch takes no other script
+            raise error_of(answer)
+        return answer.output
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
@@ -128,87 +134,100 @@ class CliClient(SlurmClient):
         The id of an array, "4711", stands for all its tasks: the record of that id is one that waits, so a caller that
         requeues what runs or has ended never names it.
         """
-        self._run(*_requeue(job_id, hold=hold))
+        self._run(*cli_writes.requeue(job_id, hold=hold))
 
     def set_excluded_nodes(self, job_id: str, nodes: tuple[str, ...]) -> None:
         """Slurm allows it for pending jobs only: SlurmRefused otherwise."""
-        self._run(*_set_excluded_nodes(job_id, nodes))
+        self._run(*cli_writes.set_excluded_nodes(job_id, nodes))
 
     def release(self, job_id: str) -> None:
-        self._run(*_release(job_id))
+        self._run(*cli_writes.release(job_id))
+
+    def hold(self, job_id: str) -> None:
+        self._run(*cli_writes.hold(job_id))
+
+    def cancel(self, job_id: str) -> None:
+        """scancel ends well whatever it did: what it could not do stands on its error stream."""
+        answer = self._run(*cli_writes.cancel(job_id))
+        if "error:" in answer.errors:
+            raise error_of(answer)
+
+    def set_time_limit(self, job_id: str, seconds: float) -> None:
+        self._run(*cli_writes.set_time_limit(job_id, seconds))
+
+    def set_admin_comment(self, job_id: str, text: str) -> None:
+        self._run(*cli_writes.set_admin_comment(job_id, text))
+
+    def drain_node(self, name: str, reason: str) -> None:
+        self._run(*cli_writes.drain_node(name, reason))
+
+    def resume_node(self, name: str) -> None:
+        self._run(*cli_writes.resume_node(name))
+
+    def submit(self, submission: Submission) -> str:
+        """A submission whose admin comment is refused afterwards stands: its job is returned without one."""
+        tried = f"submit a script for {submission.user[:100]!r}"
+        cli_submit.check(submission, tried=tried)
+        if submission.environment and self._commands.elsewhere:
+            message = "variables can't be handed over to a submit host: set them in the script"
+            raise SlurmRefused(message, tried=tried, permanent=True)
+        argv = cli_submit.arguments(submission, tried=tried)
+        user = cli_submit.become(submission, whoami=self._commands.whoami, tried=tried)
+        answer = self._commands.run_bare(*argv, as_user=user, given=cli_submit.given(submission))
+        job_id = _parsed(answer, cli_submit.job_id)
+        if submission.admin_comment:
+            with suppress(SlurmError):
+                self.set_admin_comment(job_id, submission.admin_comment)
+        return job_id
 
     def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
-        """One of requeue, requeue_hold, set_excluded_nodes, release; KeyError for another word."""
-        commands: dict[str, Callable[[], tuple[str, ...]]] = {
-            "requeue": lambda: _requeue(subject, hold=False),
-            "requeue_hold": lambda: _requeue(subject, hold=True),
-            "set_excluded_nodes": lambda: _set_excluded_nodes(subject, nodes),
-            "release": lambda: _release(subject),
-        }
-        return shlex.join(commands[operation]())
+        return cli_writes.preview(operation, subject, nodes=nodes, value=value)
 
-    # --- the door ----------------------------------------------------------------------------------------------------
+    # --- jobs, in steps ----------------------------------------------------------------------------------------------
 
-    def _run(self, *argv: str) -> Answer:
-        """The answer of a command that ended well; SlurmError otherwise."""
-        if self._slurm_conf and not _is_file(self._slurm_conf):  # the commands would look for it for a minute
-            message = f"there is no readable file {self._slurm_conf}: correct the cluster's slurm_conf option"
-            raise SlurmUnreachable(message, tried=shlex.join(argv), permanent=True)
-        program = str(Path(self._bin_dir) / argv[0]) if self._bin_dir else argv[0]
-        answer = command.run([program, *argv[1:]], env=self._env, timeout_s=self._timeout_s)
-        if answer.code != 0:
-            raise _error(answer)
-        return answer
+    def _squeue(self, *options: str) -> tuple[list[Row], str]:
+        """The jobs with their excluded nodes, and a digest of all that was said of them."""
+        separator = cli_squeue.new_separator()
+        hidden = (cli_squeue.FORMAT_VARIABLE, cli_squeue.format_of(separator))
+        answer = self._run("squeue", *cli_squeue.OPTIONS, *options, hidden=hidden)
+        found = _parsed(answer, lambda output: cli_squeue.rows(output, separator))
+        digest = hashlib.sha256(answer.output.replace(separator, "\0").encode(errors="replace"))
+        if cli_squeue.NO_EXCLUDED_FIELD in answer.errors and found:
+            beside = self._run("squeue", *cli_squeue.OPTIONS, *options, f"--format={cli_squeue.EXCLUDED_FORMAT}")
+            excluded = _parsed(beside, cli_squeue.excluded_nodes)
+            digest.update(beside.output.encode(errors="replace"))
+            # A job that the second answer lacks has left in between.
+            found = [row._replace(excluded=excluded[row.raw_id]) for row in found if row.raw_id in excluded]
+        return found, digest.hexdigest()
 
-    def _parsed(self, answer: Answer, parse: Callable[[str], T]) -> T:
+    def _records(self, found: list[Row]) -> list[JobRecord]:
+        ending = cli_squeue.ending(found)[:MANY_ENDING]
+        allocated = {row.raw_id: self._allocated(row) for row in ending}
         try:
-            return parse(answer.output)
+            return [cli_squeue.record(row, allocated=allocated) for row in found]
         except BadAnswer as error:
-            raise SlurmUnreachable(f"the answer can't be used: {error}", tried=answer.tried) from error
+            raise SlurmUnreachable(f"the answer can't be used: {error}", tried="squeue") from error
+
+    def _allocated(self, row: Row) -> tuple[str, ...]:
+        """All nodes of a job that is ending; () where it has gone in between."""
+        try:
+            answer = self._run("scontrol", "--details", "show", "job", row.raw_id)
+        except JobNotFound:
+            return ()
+        return cli_scontrol.allocated_nodes(answer.output, row)
+
+    def _confirm_no_jobs(self) -> None:
+        """No jobs at all is said by another command, too, or was not seen."""
+        answer = self._run("scontrol", "--oneliner", "show", "job")
+        if answer.output.strip() != cli_scontrol.NO_JOBS:
+            raise SlurmUnreachable("squeue lists no job, scontrol does", tried=f"squeue, {answer.tried}")
+
+    def _run(self, *argv: str, hidden: tuple[str, str] | None = None) -> Answer:
+        return self._commands.run(*argv, hidden=hidden)
 
 
-def _is_file(path: str) -> bool:
+def _parsed(answer: Answer, parse: Callable[[str], T]) -> T:
     try:
-        return Path(path).is_file()
-    except OSError:  # a folder on the way that we may not enter
-        return False
-
-
-def _requeue(job_id: str, *, hold: bool) -> tuple[str, ...]:
-    check_job_id(job_id)
-    leader, plus, offset = job_id.partition("+")
-    if plus and offset != "0":
-        message = f"{job_id} is one component of a heterogeneous job, which Slurm only requeues as a whole: {leader}+0"
-        raise SlurmRefused(message, tried=f"requeue {job_id}", permanent=True)
-    return ("scontrol", "requeuehold" if hold else "requeue", leader)
-
-
-def _set_excluded_nodes(job_id: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
-    check_job_id(job_id)
-    check_node_names(nodes, tried=f"exclude nodes of job {job_id}")
-    return ("scontrol", "update", f"JobId={job_id}", f"ExcNodeList={','.join(nodes)}")
-
-
-def _release(job_id: str) -> tuple[str, ...]:
-    check_job_id(job_id)
-    return ("scontrol", "release", job_id)
-
-
-def _error(answer: Answer) -> SlurmRefused | SlurmUnreachable:
-    words = clean(answer.errors.strip() or answer.output.strip())
-    message = " ".join(words.split())[:500] or f"it ended with exit code {answer.code} and no word"
-    if _PARTLY_DONE in words:
-        return SlurmUnreachable(f"done for a part of the array only: {message}", tried=answer.tried)
-    if _UNKNOWN_JOB in words:
-        return JobNotFound(message, tried=answer.tried, permanent=True)
-    if any(refusal in words for refusal in _REFUSALS):
-        return SlurmRefused(message, tried=answer.tried, permanent=True)
-    if any(refusal in words for refusal in _REFUSED_FOR_NOW):
-        return SlurmRefused(message, tried=answer.tried)
-    return SlurmUnreachable(message, tried=answer.tried)
-
-
-def _cred_expire_s(auth_info: str) -> int:
-    """A requeued job waits until the old job's credential has expired (slurmctld's job_mgr.c)."""
-    found = re.search(r"cred_expire=(\d{1,6})", auth_info)
-    return int(found[1]) if found else DEFAULT_CRED_EXPIRE_S
+        return parse(answer.output)
+    except BadAnswer as error:
+        raise SlurmUnreachable(f"the answer can't be used: {error}", tried=answer.tried) from error

@@ -17,12 +17,12 @@ from typing import Any
 from recovery.core.types import JobState
 from recovery.slurm import hostlist, job_paths
 from recovery.slurm import json_values as values
-from recovery.slurm.base import HELD_BY_REQUEUE, JobRecord, NodeRecord
-from recovery.slurm.job_gpus import gpus_of
+from recovery.slurm.base import JobRecord, NodeRecord
+from recovery.slurm.job_gpus import gpus_in_gres, gpus_of
 from recovery.slurm.job_paths import PathFacts
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import user_name
-from recovery.slurm.states import job_state, node_state
+from recovery.slurm.states import has_jobs, job_state, node_state, state_reason
 
 YEAR_MINUTES = 365 * 24 * 60  # slurmctld's stand-in for an unlimited time limit once the job runs
 
@@ -70,13 +70,13 @@ def job_record(entry: Mapping[str, Any]) -> JobRecord:
     if missing:
         raise BadAnswer(f"job {entry.get('job_id', '?')} has no {', '.join(missing)}")
     raw_id, submitted = values.number(entry, "job_id"), values.time(entry, "submit_time")
-    restarts = values.number(entry, "restart_cnt")
+    restarts = values.count(entry, "restart_cnt")
     if not raw_id or submitted is None or restarts is None:
         raise BadAnswer(f"job {raw_id or '?'} has no usable job_id, submit_time or restart_cnt")
     state = job_state(values.words(entry, "job_state"))
     exit_code, exit_signal = _exit(entry) if state.is_terminal else (None, None)
     node_list = _allocated(entry) if state is JobState.COMPLETING else values.nodes(entry, "nodes")
-    node_count = len(node_list) or values.number(entry, "node_count") or 0
+    node_count = len(node_list) or values.count(entry, "node_count") or 0
     user = _user(entry)
     stdout, stderr = _outputs(entry, raw_id=raw_id, user=user, nodes=node_list)
     waits = state is JobState.PENDING
@@ -86,7 +86,7 @@ def job_record(entry: Mapping[str, Any]) -> JobRecord:
         user=user,
         state=state,
         submitted_at=submitted,
-        state_reason=_reason(entry),
+        state_reason=state_reason(values.text(entry, "state_reason"), values.text(entry, "state_description")),
         account=values.text(entry, "account"),
         partition=values.text(entry, "partition"),
         restart_count=restarts,
@@ -108,7 +108,17 @@ def job_record(entry: Mapping[str, Any]) -> JobRecord:
         stdout=stdout,
         stderr=stderr,
         batch_host=values.text(entry, "batch_host"),
+        qos=values.text(entry, "qos"),
+        features=values.text(entry, "features"),
+        reservation=values.text(entry, "resv_name"),
+        admin_comment=values.text(entry, "admin_comment"),
+        unique_id=_unique_id(entry),
     )
+
+
+def _unique_id(entry: Mapping[str, Any]) -> str:
+    step = entry.get("step_id")
+    return values.text(step, "sluid") if isinstance(step, dict) else ""
 
 
 def _allocated(entry: Mapping[str, Any]) -> tuple[str, ...]:
@@ -147,14 +157,6 @@ def _exit(entry: Mapping[str, Any]) -> tuple[int | None, int | None]:
     if status is None:
         return None, None
     return (status >> 8) & 0xFF, (status & 0x7F) or None
-
-
-def _reason(entry: Mapping[str, Any]) -> str:
-    """Slurm's word; the hold that a held requeue leaves, and nobody since, has one of ours (seen on 22.05)."""
-    reason = values.text(entry, "state_reason")
-    if reason == "JobHeldUser" and values.text(entry, "state_description") == "job requeued in held state":
-        return HELD_BY_REQUEUE
-    return "" if reason == "None" else reason
 
 
 def _time_limit(entry: Mapping[str, Any]) -> float | None:
@@ -220,7 +222,16 @@ def node_record(entry: Mapping[str, Any]) -> NodeRecord:
         reason=values.text(entry, "reason"),
         reason_by=values.text(entry, "reason_set_by_user"),
         reason_at=values.time(entry, "reason_changed_at"),
+        features=_features(entry.get("active_features")),
+        gpus=gpus_in_gres(values.text(entry, "gres")),
+        jobs_on_it=has_jobs(words),
     )
+
+
+def _features(value: object) -> tuple[str, ...]:
+    """ "h100,ib" or ["h100", "ib"]: releases and surfaces differ."""
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+    return tuple(values.clean(str(part)).strip() for part in parts if str(part).strip())
 
 
 def _group(entry: Mapping[str, Any]) -> list[NodeRecord]:
@@ -236,6 +247,8 @@ def _group(entry: Mapping[str, Any]) -> list[NodeRecord]:
         "reason": values.text(reason, "description"),
         "reason_set_by_user": values.text(entry, "reason_set_by_user"),
         "reason_changed_at": reason.get("time"),
+        "active_features": inner.get("features", {}).get("active"),
+        "gres": values.text(inner.get("gres", {}), "total"),
     }
     return [node_record({**alike, "name": name}) for name in names]
 

@@ -11,10 +11,12 @@ import selectors
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import IO
 
 from recovery.slurm.base import SlurmUnreachable
 
@@ -37,35 +39,72 @@ class Answer:
         return shlex.join(self.argv)
 
 
-def run(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, max_output: int = MAX_OUTPUT) -> Answer:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Input:
+    """What a command is given besides its arguments: its standard input, and a file that it finds under a number.
+
+    `file` is put behind an open descriptor, whose number takes the place of `FILE` in the arguments.
+    """
+
+    text: str = ""
+    file: bytes | None = None
+
+
+FILE = "{file}"
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    timeout_s: float,
+    given: Input | None = None,
+    max_output: int = MAX_OUTPUT,
+) -> Answer:
     """Run it to its end. SlurmUnreachable where it can't be started, takes too long or says too much.
 
     `argv[0]` may be a bare name, looked up in the PATH of `env`.
     """
     tried = shlex.join(argv)
-    try:
-        # A group of its own, so that whatever it started can be ended with it.
-        process = subprocess.Popen(
-            argv,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise SlurmUnreachable(f"can't be started ({error.strerror})", tried=tried, permanent=True) from error
-    with process:
+    with ExitStack() as files:
         try:
-            output, errors = _read(process, tried=tried, timeout_s=timeout_s, max_output=max_output)
-        finally:
-            _end(process)
+            process = _start(argv, env=env, given=given or Input(), files=files)
+        except OSError as error:
+            raise SlurmUnreachable(f"can't be started ({error.strerror})", tried=tried, permanent=True) from error
+        with process:
+            try:
+                output, errors = _read(process, tried=tried, timeout_s=timeout_s, max_output=max_output)
+            finally:
+                _end(process)
     return Answer(
         argv=tuple(argv),
         code=process.returncode,
         output=output.decode(errors="replace"),
         errors=errors.decode(errors="replace"),
     )
+
+
+def _start(argv: Sequence[str], *, env: Mapping[str, str], given: Input, files: ExitStack) -> subprocess.Popen[bytes]:
+    """In a process group of its own, so that whatever it started can be ended with it."""
+    numbers = [files.enter_context(_holding(given.file)).fileno()] if given.file is not None else []
+    words = [word.replace(FILE, str(numbers[0])) for word in argv] if numbers else argv
+    return subprocess.Popen(
+        words,
+        env=dict(env),
+        stdin=files.enter_context(_holding(given.text.encode())) if given.text else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=numbers,
+        start_new_session=True,
+    )
+
+
+def _holding(content: bytes) -> IO[bytes]:
+    """A file without a name: unlike a pipe, however much it holds, nobody waits for its reader."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    file.write(content)
+    file.seek(0)
+    return file
 
 
 def _read(process: subprocess.Popen[bytes], *, tried: str, timeout_s: float, max_output: int) -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""How many GPUs a job has or wants, from the fields of its JSON record."""
+"""How many GPUs a job has or wants, and how many a node has, from Slurm's words for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,16 @@ def gpus_of(job: Mapping[str, Any], *, node_count: int) -> int:
     details = job.get("gres_detail")
     if isinstance(details, list) and details:
         return sum(int(number) for detail in details for number in _DETAIL.findall(str(detail)))
-    return _requested(_text(job, "tres_per_job")) or _requested(_text(job, "tres_per_node")) * node_count
+    for key, times in (("tres_per_job", 1), ("tres_per_node", node_count), ("tres_per_task", _tasks(job))):
+        count = _requested(_text(job, key)) * times
+        if count:
+            return count
+    return 0
+
+
+def gpus_in_gres(text: str) -> int:
+    """GPUs of a node: "gpu:a100:8(S:0-1),nic:2"."""
+    return sum(map(int, _DETAIL.findall(text)))
 
 
 def _in_tres(text: str) -> int:
@@ -37,6 +46,12 @@ def _in_tres(text: str) -> int:
 def _requested(text: str) -> int:
     """ "gres:gpu:a100:4" or "gres/gpu:4"; a GPU without a number is one."""
     return sum(int(number or 1) for number in _REQUEST.findall(text))
+
+
+def _tasks(job: Mapping[str, Any]) -> int:
+    """0 where a release gives no plain number: there the other options tell."""
+    tasks = job.get("tasks")
+    return tasks if isinstance(tasks, int) and 0 < tasks < 1_000_000 else 0
 
 
 def _text(job: Mapping[str, Any], key: str) -> str:

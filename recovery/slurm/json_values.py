@@ -8,6 +8,9 @@ from typing import Any
 
 from recovery.slurm import hostlist
 
+NO_VALUE = frozenset({4_294_967_294, 4_294_967_295})  # slurm.h: NO_VAL, INFINITE
+MAX_COUNT = 2**31 - 1  # more of anything is no count, and no column of a database
+
 
 class BadAnswer(ValueError):
     """An answer that can't be trusted as a whole; says why."""
@@ -45,7 +48,13 @@ def number(entry: Mapping[str, Any], key: str) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
         raise BadAnswer(f"{key} is {str(value)[:50]!r} instead of a number")
-    return int(value)
+    return None if value in NO_VALUE else int(value)
+
+
+def count(entry: Mapping[str, Any], key: str) -> int | None:
+    """A number of things; None where there are more than could be."""
+    value = number(entry, key)
+    return value if value is None or value <= MAX_COUNT else None
 
 
 def flag(entry: Mapping[str, Any], key: str) -> bool:

@@ -10,7 +10,7 @@ from recovery.slurm.base import SlurmClient
 from recovery.slurm.cli import CliClient
 from recovery.slurm.simulator import SimulatorClient
 
-OPTIONS: dict[str, tuple[str, ...]] = {"cli": ("slurm_conf", "bin_dir"), "simulator": ("state_dir",)}
+OPTIONS: dict[str, tuple[str, ...]] = {"cli": ("slurm_conf", "bin_dir", "prefix"), "simulator": ("state_dir",)}
 
 
 class BadOptions(ValueError):
@@ -20,15 +20,23 @@ class BadOptions(ValueError):
 def client_for(backend: str, options: Mapping[str, object], *, timeout_s: float) -> SlurmClient:
     """A client for one cluster, as its row in the database describes it. Makes no call. Raises BadOptions.
 
-    "cli": `slurm_conf` (the cluster's slurm.conf, default Slurm's own) and `bin_dir` (folder of Slurm's commands);
+    "cli": `slurm_conf` (the cluster's slurm.conf, default Slurm's own), `bin_dir` (folder of Slurm's commands) and
+    `prefix` (what runs them on another machine: "ssh -o BatchMode=yes login1");
     "simulator": `state_dir`, required.
     """
     texts = _checked(backend, options)
     if backend == "cli":
-        return CliClient(**texts, timeout_s=timeout_s)
+        return _cli(texts, timeout_s=timeout_s)
     if "state_dir" not in texts:
         raise BadOptions("A simulated cluster needs the option state_dir: the folder of its world.")
     return SimulatorClient(Path(texts["state_dir"]), clock=lambda: datetime.now(UTC))
+
+
+def _cli(texts: Mapping[str, str], *, timeout_s: float) -> CliClient:
+    try:
+        return CliClient(**texts, timeout_s=timeout_s)
+    except ValueError as error:  # a quote that is not closed
+        raise BadOptions(f"Option prefix of the back end cli can't be split into words: {error}.") from error
 
 
 def _checked(backend: str, options: Mapping[str, object]) -> dict[str, str]:
@@ -39,5 +47,5 @@ def _checked(backend: str, options: Mapping[str, object]) -> dict[str, str]:
         if name not in known:
             raise BadOptions(f"The back end {backend} has no option {name!r}: it takes {', '.join(known)}.")
         if not isinstance(value, str):
-            raise BadOptions(f"Option {name} of the back end {backend} is not text: give a path.")
+            raise BadOptions(f"Option {name} of the back end {backend} is not text: give text.")
     return {name: str(value) for name, value in options.items() if value}

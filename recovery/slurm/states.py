@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from recovery.core.types import JobState, NodeState
+from recovery.slurm.base import HELD_BY_REQUEUE
 
 # One word of Slurm's each. Flags come before base states: a job that is COMPLETING is so whatever it was before.
 _FLAGS: tuple[tuple[str, JobState], ...] = (
@@ -52,3 +53,16 @@ def node_state(words: Iterable[str]) -> NodeState:
 def has_jobs(words: Iterable[str]) -> bool:
     """Whether some job has the node, or a part of it, or is about to leave it."""
     return not _BUSY.isdisjoint(words)
+
+
+def state_reason(reason: str, description: str = "") -> str:
+    """Why a job waits or ended, in Slurm's word: "" for none.
+
+    A description that slurmctld gives besides takes the place of the word, as it does in squeue and scontrol, and is
+    written as scontrol writes it ("launch_failed_requeued_held"); of "ReqNodeNotAvail, UnavailableNodes:n3" the word
+    is left. The hold that a held requeue leaves, and nobody since, has a word of ours.
+    """
+    said = (description or reason).partition(",")[0].strip()
+    if said == "job requeued in held state":  # slurmctld's job_mgr.c
+        return HELD_BY_REQUEUE
+    return "" if said in ("None", "(null)") else said.replace(" ", "_")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.harness import Harness
-from tests.slurm.lab_fixture import LabHarness
+from tests.slurm.lab_harness import LabHarness
 from tests.slurm.simulator.harness import make_harness
 
 _MODULES = ("tests.slurm.rest_harness", "tests.slurm.native_harness")

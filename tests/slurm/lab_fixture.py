@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ import pytest
 from recovery.demo import lab_host
 from recovery.demo.lab import SlurmLab
 from recovery.demo.lab_conf import LabError
-from recovery.demo.processes import identify, read_pid_file, wait_until, write_pid_file
+from recovery.demo.processes import identify, read_pid_file, write_pid_file
 from recovery.slurm.cli import CliClient
 
 PREFIX = "recovery-lab-"
@@ -68,59 +66,3 @@ def end_abandoned_labs() -> None:
         with suppress(LabError):  # it may never have come as far as to have a lab
             SlurmLab.existing(folder / "lab").wipe()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-class LabHarness:
-    """The contract suite's harness over a real lab. Its time is real time."""
-
-    user = "root"
-
-    def __init__(self, lab: SlurmLab, client: CliClient, folder: Path) -> None:
-        self._lab = lab
-        self._folder = folder
-        self._jobs: list[str] = []
-        self.client = client
-
-    def submit(
-        self,
-        *,
-        seconds: float,
-        nodes: int = 1,
-        exit_code: int = 0,
-        requeue: bool = True,
-        name: str = "train",
-        comment: str = "",
-        stdout: str = "",
-    ) -> str:
-        options = [f"--nodes={nodes}", "--exclusive", f"--job-name={name}", f"--comment={comment}"]
-        options += ["--requeue" if requeue else "--no-requeue", *([f"--output={stdout}"] if stdout else [])]
-        script = f"#!/bin/sh\nsleep {seconds}\nexit {exit_code}\n"
-        job_id = self._lab.submit(script, work_dir=self._folder, options=options)
-        self._jobs.append(job_id)
-        return job_id
-
-    def cancel(self, job_id: str) -> None:
-        self._lab.run("scancel", job_id)
-
-    def fail_node(self, name: str) -> None:
-        self._lab.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=power supply")
-
-    def advance(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def close(self) -> None:
-        if self._jobs:
-            self._lab.run("scancel", *self._jobs)
-        for node in self.client.nodes():
-            if node.raw_state.startswith("DOWN"):
-                self._lab.run("scontrol", "update", f"NodeName={node.name}", "State=RESUME")
-        assert wait_until(self._is_quiet, timeout_s=30), "the lab does not come to rest"
-
-    def _is_quiet(self) -> bool:
-        states = set(self._lab.run("sinfo", "-h", "-N", "-o", "%T").split())
-        queue = self._lab.run("squeue", "-h", "-o", "%A", "-t", "all", "-j", ",".join(self._jobs)) if self._jobs else ""
-        active = self._lab.run("squeue", "-h", "-o", "%A").split()
-        return states == {"idle"} and not set(active) & set(queue.split())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from recovery.demo.processes import identify, wait_until
 from recovery.slurm import command
 from recovery.slurm.base import JobNotFound, Operation, SlurmError, SlurmRefused, SlurmUnreachable
 from recovery.slurm.cli import CliClient
-from tests.slurm.test_json_answers import JOB_22_05
+from tests.slurm.fake_slurm import JOB, FakeSlurm, squeue_answer
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 READS: dict[str, Callable[[CliClient], object]] = {
@@ -23,41 +22,23 @@ READS: dict[str, Callable[[CliClient], object]] = {
     "nodes": CliClient.nodes,
     "attempts": lambda client: client.attempts(["12"], since=SINCE),
     "health": CliClient.health,
+    "rights": CliClient.rights,
+    "partitions": CliClient.partitions,
+    "reservations": CliClient.reservations,
+    "batch_script": lambda client: client.batch_script("12"),
 }
 WRITES: dict[str, Callable[[CliClient], object]] = {
     "requeue": lambda client: client.requeue("12", hold=False),
     "requeue_hold": lambda client: client.requeue("12", hold=True),
     "set_excluded_nodes": lambda client: client.set_excluded_nodes("12", ("n1", "n2")),
     "release": lambda client: client.release("12"),
+    "hold": lambda client: client.hold("12"),
+    "cancel": lambda client: client.cancel("12"),
+    "set_time_limit": lambda client: client.set_time_limit("12", 90),
+    "set_admin_comment": lambda client: client.set_admin_comment("12", "by hand\nsee 4"),
+    "drain_node": lambda client: client.drain_node("n1", "bad GPU"),
+    "resume_node": lambda client: client.resume_node("n1"),
 }
-
-
-class FakeSlurm:
-    """A folder of shell scripts in the place of Slurm's commands; `calls` is what they were called with."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._log = folder / "calls"
-
-    def answers(self, body: str) -> None:
-        """Every command does this."""
-        for name in ("squeue", "sinfo", "sacct", "scontrol"):
-            script = self.folder / name
-            script.write_text(f'#!/bin/sh\nprintf "%s\\0" {name} "$@" "" >>{self._log}\n{body}\n')
-            script.chmod(0o755)
-
-    def prints(self, text: str) -> None:
-        (self.folder / "answer").write_text(text)
-        self.answers(f"cat {self.folder}/answer")
-
-    @property
-    def calls(self) -> list[list[str]]:
-        if not self._log.exists():
-            return []
-        return [call.split("\0") for call in self._log.read_text().removesuffix("\0\0").split("\0\0")]
-
-    def client(self, *, timeout_s: float = 5) -> CliClient:
-        return CliClient(bin_dir=str(self.folder), timeout_s=timeout_s)
 
 
 @pytest.fixture
@@ -87,10 +68,9 @@ def test_a_read_that_fails_is_no_observation(slurm: FakeSlurm, read: str, body: 
 
 
 def test_an_answer_with_errors_and_exit_code_0_is_no_observation(slurm: FakeSlurm) -> None:
-    slurm.prints('{"errors": [{"description": "Failed while looking for jobs"}], "jobs": [], "nodes": []}')
-    for read in (CliClient.jobs, CliClient.nodes):
-        with pytest.raises(SlurmUnreachable, match="looking for jobs"):
-            read(slurm.client())
+    slurm.prints('{"errors": [{"description": "Failed while looking for nodes"}], "nodes": []}')
+    with pytest.raises(SlurmUnreachable, match="looking for nodes"):
+        slurm.client().nodes()
 
 
 @pytest.mark.parametrize("call", READS | WRITES)
@@ -149,9 +129,19 @@ def test_nothing_of_our_own_environment_reaches_a_command(slurm: FakeSlurm, monk
     conf.touch()
     slurm.answers("env >&2; exit 1")
     with pytest.raises(SlurmUnreachable) as caught:
-        CliClient(slurm_conf=str(conf), bin_dir=str(slurm.folder)).jobs()
+        CliClient(slurm_conf=str(conf), bin_dir=str(slurm.folder)).nodes()
     names = {word.partition("=")[0] for word in caught.value.message.split() if "=" in word}
-    assert names <= {"PATH", "LC_ALL", "TZ", "SLURM_TIME_FORMAT", "SLURM_CONF", "PWD", "_", "SHLVL", "OLDPWD"}
+    assert names <= {
+        "PATH",
+        "LC_ALL",
+        "TZ",
+        "SLURM_TIME_FORMAT",
+        "SLURM_CONF",
+        "PWD",
+        "_",
+        "SHLVL",
+        "OLDPWD",
+    }
     assert "TZ=UTC" in caught.value.message
     assert "ours" not in caught.value.message
 
@@ -166,6 +156,12 @@ def test_writes_are_plain_argument_lists(slurm: FakeSlurm) -> None:
         ["scontrol", "requeuehold", "12"],
         ["scontrol", "update", "JobId=12", "ExcNodeList=n1,n2"],
         ["scontrol", "release", "12"],
+        ["scontrol", "hold", "12"],
+        ["scancel", "--verbose", "12"],
+        ["scontrol", "update", "JobId=12", "TimeLimit=2"],
+        ["scontrol", "update", "JobId=12", "AdminComment=by hand see 4"],
+        ["scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=bad GPU"],
+        ["scontrol", "update", "NodeName=n1", "State=RESUME"],
         ["scontrol", "update", "JobId=12_3", "ExcNodeList="],
     ]
 
@@ -261,7 +257,7 @@ def test_only_a_clear_no_is_a_no(slurm: FakeSlurm, words: str, kind: type[SlurmE
 
 
 def test_a_job_that_is_not_in_the_answer_is_not_found(slurm: FakeSlurm) -> None:
-    slurm.prints(json.dumps({"jobs": [JOB_22_05], "errors": []}))
+    slurm.prints(squeue_answer(JOB))
     assert slurm.client().job("12").name == "train"
     with pytest.raises(JobNotFound):
         slurm.client().job("13")

@@ -20,8 +20,9 @@ def test_each_back_end_is_found_by_its_name(tmp_path: Path) -> None:
     ("backend", "options", "words"),
     [
         ("rest", {}, "use one of cli, simulator"),
-        ("cli", {"slurm_config": "/x"}, "it takes slurm_conf, bin_dir"),
-        ("cli", {"bin_dir": 7}, "give a path"),
+        ("cli", {"slurm_config": "/x"}, "it takes slurm_conf, bin_dir, prefix"),
+        ("cli", {"bin_dir": 7}, "give text"),
+        ("cli", {"prefix": "ssh 'login"}, "can't be split"),
         ("simulator", {}, "needs the option state_dir"),
         ("simulator", {"state_dir": ""}, "needs the option state_dir"),
     ],
