@@ -41,6 +41,7 @@ class SlurmLab:
         base_port: int,
         nodes: int = 4,
         accounting: bool = False,
+        rest: bool = False,
         gpus_per_node: int = 0,
         min_job_age_s: int = 300,
         say: Callable[[str], None] = lambda _: None,
@@ -50,6 +51,7 @@ class SlurmLab:
             base_port=base_port,
             nodes=nodes,
             accounting=accounting,
+            rest=rest,
             gpus_per_node=gpus_per_node,
             min_job_age_s=min_job_age_s,
         )
@@ -72,6 +74,11 @@ class SlurmLab:
         return self._services.conf
 
     @property
+    def rest_urls(self) -> tuple[str, str]:
+        """slurmrestd on a socket (rest_auth/local) and on a port (JWT), where the lab has it."""
+        return f"unix:{self._services.rest_socket}", self.spec.rest_url
+
+    @property
     def env(self) -> dict[str, str]:
         """The environment in which Slurm's commands reach this lab."""
         return self._services.env
@@ -85,7 +92,7 @@ class SlurmLab:
     def up(self) -> None:
         """Bring everything up and return when all nodes are usable; what already runs is left running."""
         lab_conf.check_folder(self.root)
-        reason = lab_host.why_impossible(accounting=self.spec.accounting)
+        reason = lab_host.why_impossible(accounting=self.spec.accounting, rest=self.spec.rest)
         if reason:
             raise LabError(f"No Slurm lab can run here. {reason}")
         self.root.mkdir(parents=True, exist_ok=True)
@@ -116,6 +123,8 @@ class SlurmLab:
         for name in self.node_names:
             services.start_slurmd(name)
         services.await_nodes(self.node_names, timeout_s=30)
+        if self.spec.rest:
+            services.start_slurmrestd(self.spec)
         self._say(f"{self.spec.nodes} nodes ready after {time.monotonic() - started:.1f} s")
 
     def down(self) -> None:
@@ -127,6 +136,8 @@ class SlurmLab:
     def _down(self) -> None:
         if self._daemons.running("slurmctld"):
             self._cancel_jobs()
+        self._daemons.stop("slurmrestd", "slurmrestd-jwt", grace_s=3)
+        self._services.rest_socket.unlink(missing_ok=True)
         self._daemons.stop("slurmctld", grace_s=10)
         self._daemons.stop(*(name for name in self._daemons.names() if name.startswith("slurmd.")), grace_s=3)
         self._kill_processes()
@@ -267,6 +278,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     up.add_argument("--nodes", type=int, default=4)
     up.add_argument("--port", type=int, default=17000, help=f"the first of {lab_conf.PORTS} ports (%(default)s)")
     up.add_argument("--accounting", action="store_true", help="with MariaDB and slurmdbd")
+    up.add_argument("--rest", action="store_true", help="with slurmrestd, on a socket and with JWT on a port")
     up.add_argument("--gpus", type=int, default=0, help="GPUs per node: counted, not bound")
     for name, method in (COMMANDS | NODE_COMMANDS).items():
         commands.add_parser(name, help=(method.__doc__ or "").partition("\n")[0] or None)
@@ -285,6 +297,7 @@ def main(argv: Sequence[str]) -> None:
             base_port=args.port,
             nodes=args.nodes,
             accounting=args.accounting,
+            rest=args.rest,
             gpus_per_node=args.gpus,
             say=print,
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 PORTS = 400  # a lab uses base_port … base_port + PORTS - 1
 MAX_NODES = 180
-_CONTROLLER, _ACCOUNTING, _FIRST_NODE, _FIRST_SRUN = 0, 1, 10, 200
+_CONTROLLER, _ACCOUNTING, _REST, _FIRST_NODE, _FIRST_SRUN = 0, 1, 2, 10, 200
 
 # Slurm reads '#', blanks, commas and '%' in a path as its own syntax; a unix socket's path ends at 107 bytes.
 _SAFE_PATH = re.compile(r"/[A-Za-z0-9._/-]{1,80}")
@@ -32,6 +32,7 @@ class LabSpec:
     nodes: int = 4
     base_port: int = 17000
     accounting: bool = False
+    rest: bool = False  # slurmrestd, on a unix socket and with JWT on a port
     gpus_per_node: int = 0  # counted only: no device files, nothing is bound
     cpus_per_node: int = 8
     # How long a requeued job waits: cred_expire plus 1. Slurm's default is 120, its least value 5 (job_mgr.c).
@@ -52,8 +53,13 @@ class LabSpec:
     @property
     def listening_ports(self) -> tuple[int, ...]:
         """The ports of the daemons; srun takes more as it needs them."""
-        offsets = (_CONTROLLER, _ACCOUNTING, *range(_FIRST_NODE, _FIRST_NODE + self.nodes))
+        offsets = (_CONTROLLER, _ACCOUNTING, _REST, *range(_FIRST_NODE, _FIRST_NODE + self.nodes))
         return tuple(self.base_port + offset for offset in offsets)
+
+    @property
+    def rest_url(self) -> str:
+        """Where slurmrestd takes JWT."""
+        return f"http://127.0.0.1:{self.base_port + _REST}"
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1)
@@ -85,7 +91,7 @@ def slurm_conf(spec: LabSpec, *, root: Path, host: str) -> str:
         "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
         "SlurmUser=root",
         "SlurmdUser=root",
-        *_munge(root, spec.cred_expire_s),
+        *_auth(spec, root),
         f"StateSaveLocation={root}/state",
         f"SlurmdSpoolDir={root}/spool/%n",
         f"SlurmctldPidFile={root}/run/slurmctld.own",
@@ -127,8 +133,14 @@ def slurm_conf(spec: LabSpec, *, root: Path, host: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _munge(root: Path, cred_expire_s: int) -> tuple[str, str]:
-    return "AuthType=auth/munge", f"AuthInfo=socket={root}/run/munge.socket,cred_expire={cred_expire_s}"
+def _auth(spec: LabSpec, root: Path) -> list[str]:
+    munge = f"AuthInfo=socket={root}/run/munge.socket,cred_expire={spec.cred_expire_s}"
+    jwt = ["AuthAltTypes=auth/jwt", f"AuthAltParameters=jwt_key={jwt_key(root)}"] if spec.rest else []
+    return ["AuthType=auth/munge", munge, *jwt]
+
+
+def jwt_key(root: Path) -> Path:
+    return root / "etc" / "jwt.key"
 
 
 def _accounting(spec: LabSpec, root: Path) -> list[str]:
@@ -173,7 +185,7 @@ def slurmdbd_conf(spec: LabSpec, *, root: Path) -> str:
         f"DbdPort={spec.base_port + _ACCOUNTING}",
         "CommunicationParameters=NoInAddrAny",
         "SlurmUser=root",
-        *_munge(root, spec.cred_expire_s),
+        *_auth(spec, root),
         "StorageType=accounting_storage/mysql",
         "StorageHost=localhost",
         "StorageUser=root",
@@ -206,6 +218,8 @@ def write_files(spec: LabSpec, *, root: Path, host: str, release: tuple[int, int
         _write(etc / "slurmdbd.conf", slurmdbd_conf(spec, root=root), mode=0o600)
     if not (etc / "munge.key").exists():
         _write(etc / "munge.key", secrets.token_hex(64), mode=0o600)
+    if spec.rest and not jwt_key(root).exists():
+        _write(jwt_key(root), secrets.token_hex(32), mode=0o600)
 
 
 def _write(path: Path, text: str, *, mode: int = 0o644) -> None:

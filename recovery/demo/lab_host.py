@@ -16,14 +16,17 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
 _ACCOUNTING_PROGRAMS = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server", "mariadb-install-db": "mariadb-server"}
 _MYSQL_PLUGIN = "accounting_storage_mysql.so"
+_JWT_PLUGIN = "auth_jwt.so"
 
 
-def missing_packages(*, accounting: bool) -> list[str]:
+def missing_packages(*, accounting: bool, rest: bool = False) -> list[str]:
     """The Debian packages that a lab would still need here; empty: it can start."""
-    programs = _PROGRAMS | (_ACCOUNTING_PROGRAMS if accounting else {})
+    programs = _PROGRAMS | (_ACCOUNTING_PROGRAMS if accounting else {}) | ({"slurmrestd": "slurmrestd"} if rest else {})
     missing = {package for program, package in programs.items() if not shutil.which(program, path=SEARCH_PATH)}
     if accounting and not _has_plugin(_MYSQL_PLUGIN):
         missing.add("slurm-wlm-mysql-plugin")
+    if rest and not _has_plugin(_JWT_PLUGIN):
+        missing.add("slurm-wlm-jwt-plugin")
     return sorted(missing)
 
 
@@ -32,11 +35,11 @@ def _has_plugin(name: str) -> bool:
     return any((folder / name).exists() for folder in folders)
 
 
-def why_impossible(*, accounting: bool) -> str:
+def why_impossible(*, accounting: bool, rest: bool = False) -> str:
     """One sentence on why no lab can run here, with the remedy; "" where one can."""
     if not Path("/proc/self/stat").exists():
         return "A lab needs Linux: it tells its processes apart by /proc."
-    missing = missing_packages(accounting=accounting)
+    missing = missing_packages(accounting=accounting, rest=rest)
     if missing:
         return f"Debian packages are missing: apt-get install --no-install-recommends {' '.join(missing)}"
     if os.geteuid() != 0:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from recovery.demo.lab_conf import LabError
+from recovery.demo.lab_conf import LabError, LabSpec
 from recovery.demo.lab_daemons import Daemons
 from recovery.demo.lab_host import SEARCH_PATH
 from recovery.demo.processes import wait_until
@@ -31,6 +32,10 @@ class LabServices:
         """The environment of the lab's daemons and of every Slurm command that is to reach it."""
         inherited = {name: os.environ[name] for name in ("HOME", "LD_LIBRARY_PATH") if name in os.environ}
         return inherited | {"PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8", "SLURM_CONF": str(self.conf)}
+
+    @property
+    def rest_socket(self) -> Path:
+        return self.root / "run" / "slurmrestd.socket"
 
     def run(self, *argv: str, user: str = "", cwd: Path | None = None, script: str = "") -> str:
         """Run a command in the lab's environment, as root or as `user`; its output. `script` goes to its input."""
@@ -98,6 +103,27 @@ class LabServices:
     def start_slurmd(self, node: str) -> None:
         self._start(f"slurmd.{node}", ["slurmd", "-D", "-N", node, "-f", str(self.conf)])
 
+    def start_slurmrestd(self, spec: LabSpec) -> None:
+        """Two of them, each with one kind of authentication: 22.05 gives a token to the default kind only.
+
+        The one with JWT runs as Slinky's does: as nobody, with these variables, whatever it authenticates by. The one on
+        the socket takes its own user's peers, so it runs as we do; releases after 22.05 refuse to run as root.
+        """
+        release = self.release()
+        if release < (23, 2):
+            plugins = ["-s", "openapi/v0.0.38" + (",openapi/dbv0.0.38" if spec.accounting else "")]
+            local = ["slurmrestd", "-f", str(self.conf), "-a", "rest_auth/local", *plugins, f"unix:{self.rest_socket}"]
+            self._start("slurmrestd", local, SLURMRESTD_SECURITY="disable_user_check")
+            self._await(self.rest_socket.exists, "slurmrestd opens no socket", "slurmrestd", 10)
+        else:
+            plugins = [] if spec.accounting else ["-s", "openapi/slurmctld"]
+        port = spec.rest_url.removeprefix("http://")
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        jwt = [*nobody, "slurmrestd", "-f", str(self.conf), *plugins, port]
+        security = "disable_unshare_files,disable_unshare_sysv"
+        self._start("slurmrestd-jwt", jwt, SLURM_JWT="daemon", SLURMRESTD_SECURITY=security)
+        self._await(lambda: _listens(port), "slurmrestd listens to nobody", "slurmrestd-jwt", 10)
+
     def await_nodes(self, nodes: tuple[str, ...], *, timeout_s: float) -> None:
         """Wait until the controller can use all of these nodes."""
         self._await(
@@ -131,3 +157,10 @@ class LabServices:
             out = self.daemons.output(log)
             last = out.read_text(errors="replace").splitlines()[-3:] if out.exists() else []
             raise LabError(f"{what} after {timeout_s:g} s, see {out}: {' | '.join(last) or 'it wrote nothing'}")
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.partition(":")
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, int(port))) == 0
