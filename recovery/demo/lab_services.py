@@ -106,8 +106,8 @@ class LabServices:
     def start_slurmrestd(self, spec: LabSpec) -> None:
         """Two of them, each with one kind of authentication: 22.05 gives a token to the default kind only.
 
-        The one with JWT runs as Slinky's does: as nobody, with these variables, whatever it authenticates by. The one on
-        the socket takes its own user's peers, so it runs as we do; releases after 22.05 refuse to run as root.
+        The one with JWT runs as Slinky's does: as nobody, with these variables, any authentication. The one on the
+        socket takes its own user's peers, so it runs as we do; releases after 22.05 refuse to run as root.
         """
         release = self.release()
         if release < (23, 2):

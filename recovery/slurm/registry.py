@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from recovery.slurm import rest_options
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.cli import CliClient
 from recovery.slurm.simulator import SimulatorClient
+from recovery.slurm.together import Half, TogetherClient
 
-OPTIONS: dict[str, tuple[str, ...]] = {"cli": ("slurm_conf", "bin_dir", "prefix"), "simulator": ("state_dir",)}
+_CLI = ("slurm_conf", "bin_dir", "prefix")
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "cli": _CLI,
+    "rest": (*rest_options.OPTIONS, "acts_by", *_CLI),
+    "simulator": ("state_dir",),
+}
 
 
 class BadOptions(ValueError):
@@ -22,11 +29,15 @@ def client_for(backend: str, options: Mapping[str, object], *, timeout_s: float)
 
     "cli": `slurm_conf` (the cluster's slurm.conf, default Slurm's own), `bin_dir` (folder of Slurm's commands) and
     `prefix` (what runs them on another machine: "ssh -o BatchMode=yes login1");
+    "rest": see rest_options.py; with `acts_by` = "cli", and that one's options beside, the commands act and give what
+    slurmrestd doesn't have;
     "simulator": `state_dir`, required.
     """
     texts = _checked(backend, options)
     if backend == "cli":
         return _cli(texts, timeout_s=timeout_s)
+    if backend == "rest":
+        return _rest(texts, timeout_s=timeout_s)
     if "state_dir" not in texts:
         raise BadOptions("A simulated cluster needs the option state_dir: the folder of its world.")
     return SimulatorClient(Path(texts["state_dir"]), clock=lambda: datetime.now(UTC))
@@ -37,6 +48,20 @@ def _cli(texts: Mapping[str, str], *, timeout_s: float) -> CliClient:
         return CliClient(**texts, timeout_s=timeout_s)
     except ValueError as error:  # a quote that is not closed
         raise BadOptions(f"Option prefix of the back end cli can't be split into words: {error}.") from error
+
+
+def _rest(texts: Mapping[str, str], *, timeout_s: float) -> SlurmClient:
+    wrong = rest_options.why_not(texts)
+    if wrong:
+        raise BadOptions(wrong)
+    reads = rest_options.rest_client(texts, timeout_s=timeout_s)
+    acts_by = texts.get("acts_by", "")
+    if not acts_by:
+        return reads
+    if acts_by != "cli":
+        raise BadOptions(f"Option acts_by of the back end rest is {acts_by!r}: only cli can act beside it.")
+    acts = _cli({name: value for name, value in texts.items() if name in _CLI}, timeout_s=timeout_s)
+    return TogetherClient(reads=Half(name="slurmrestd", client=reads), acts=Half(name="the commands", client=acts))
 
 
 def _checked(backend: str, options: Mapping[str, object]) -> dict[str, str]:

@@ -44,7 +44,7 @@ def recorded(lab: SlurmLab) -> dict[str, ProcessId]:
 
 def test_ports_of_one_lab_are_its_own() -> None:
     ports = LabSpec(base_port=20_000, nodes=lab_conf.MAX_NODES).listening_ports
-    assert len(set(ports)) == lab_conf.MAX_NODES + 2
+    assert len(set(ports)) == lab_conf.MAX_NODES + 3
     assert all(20_000 <= port < 20_000 + PORTS for port in ports)
 
 
@@ -55,7 +55,7 @@ def test_an_impossible_size_is_refused(values: dict[str, int]) -> None:
 
 
 def test_a_spec_survives_its_file() -> None:
-    spec = LabSpec(nodes=3, base_port=21_000, accounting=True, gpus_per_node=8)
+    spec = LabSpec(nodes=3, base_port=21_000, accounting=True, rest=True, gpus_per_node=8)
     assert LabSpec.from_json(spec.to_json()) == spec
 
 

@@ -41,6 +41,7 @@ def slurm_lab() -> Iterator[SlurmLab]:
         folder / "lab",
         base_port=int(os.environ.get("RECOVERY_TEST_PORT") or lab_host.free_base_port()),
         accounting=not lab_host.why_impossible(accounting=True),
+        rest=not lab_host.why_impossible(accounting=False, rest=True),
         gpus_per_node=8,
     )
     try:

@@ -19,7 +19,7 @@ def test_each_back_end_is_found_by_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("backend", "options", "words"),
     [
-        ("rest", {}, "use one of cli, simulator"),
+        ("telnet", {}, "use one of cli, rest, simulator"),
         ("cli", {"slurm_config": "/x"}, "it takes slurm_conf, bin_dir, prefix"),
         ("cli", {"bin_dir": 7}, "give text"),
         ("cli", {"prefix": "ssh 'login"}, "can't be split"),
