@@ -38,6 +38,13 @@ class RunPage:
     def open_case(self) -> Row | None:
         return next((row for row in self.cases if row.case.state is not IncidentState.CLOSED), None)
 
+    @property
+    def finding(self) -> str:
+        """What the open incident says of the newest attempt: its phase alone would call a hang training."""
+        case = self.open_case
+        on_newest = case is not None and self.newest is not None and case.incident.attempt_id == self.newest.pk
+        return case.incident.kind if case is not None and on_newest else ""
+
 
 def run_page(pk: int) -> RunPage:
     """Raises selectors.NotFound."""

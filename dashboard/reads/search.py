@@ -45,7 +45,11 @@ def search(words: str) -> Found:
     runs = Run.objects.filter(Q(name__icontains=words) | Q(user__iexact=words)).select_related("cluster")
     jobs = Job.objects.filter(Q(job_id=words) | Q(job_id__startswith=f"{words}_")).select_related("run", "cluster")
     nodes = Node.objects.filter(name__icontains=words).select_related("cluster")
-    incidents = Incident.objects.filter(pk=number) if number is not None else Incident.objects.none()
+    incidents = (
+        Incident.objects.filter(pk=number).select_related("run__cluster")
+        if number is not None
+        else Incident.objects.none()
+    )
     return Found(
         runs=tuple(runs[:MOST]),
         jobs=tuple(jobs[:MOST]),

@@ -14,11 +14,12 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from dashboard import icons, wording
+from dashboard.reads.shell import Picture, picture_of
 from dashboard.timeline import Stage
 from recovery.access import Actor, Permission
 from recovery.core import words
 from recovery.core.lifecycle import INCIDENT_WORDS, StateWords
-from recovery.models import Event
+from recovery.models import Cluster, Event
 
 register = template.Library()
 
@@ -158,6 +159,29 @@ def live(context: template.Context, part: str, *, on: str = "", every: int = 0, 
         on,
         every,
     )
+
+
+@register.simple_tag
+def not_live(cluster: Cluster) -> SafeString:
+    """Beside what a cluster's picture shows: nothing while it is live, else how old it is, and why on hover."""
+    picture = picture_of(cluster, now=timezone.now())
+    if picture.state == "live":
+        return mark_safe("")
+    words_of = words.PICTURE_WORDS[picture.state]
+    return format_html(
+        ' <span class="chip tone-{}" title="{}"><span class="glyph" aria-hidden="true">{}</span>{}{}</span>',
+        words_of.tone,
+        picture.cause,
+        words_of.icon,
+        words_of.label,
+        format_html(", seen {}", age(picture.seen_at)) if picture.seen_at else "",
+    )
+
+
+@register.inclusion_tag("parts/stale_note.html")
+def stale_note(cluster: Cluster) -> dict[str, Picture]:
+    """On the page of one thing: what it shows is old, since when and why; nothing while the picture is live."""
+    return {"picture": picture_of(cluster, now=timezone.now())}
 
 
 @register.simple_tag

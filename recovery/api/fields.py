@@ -6,8 +6,11 @@ import math
 from enum import StrEnum
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+
+from recovery.models import Cluster
 
 Shape = serializers.Serializer[Any]
 
@@ -34,8 +37,15 @@ class Finite(serializers.FloatField):
 
 
 class ClusterRef(Shape):
+    """The cluster that a row is of, and how far the row can be trusted: it is as old as the cluster's picture."""
+
     id = serializers.IntegerField()
     name = serializers.CharField()
+    seen_at = serializers.DateTimeField(allow_null=True, help_text="Of the last good picture; null: there never was.")
+    stale = serializers.SerializerMethodField(help_text="The picture is too old, or the last look failed.")
+
+    def get_stale(self, cluster: Cluster) -> bool:
+        return cluster.is_stale(timezone.now())
 
 
 class RunRef(Shape):

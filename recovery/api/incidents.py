@@ -17,7 +17,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Rows
 from recovery.api.fields import ClusterRef, Finite, JobRef, RunRef, Shape, Word
-from recovery.api.parsing import KeyFilter, MomentFilter, StableOrdering
+from recovery.api.parsing import FlagFilter, KeyFilter, MomentFilter, StableOrdering
 from recovery.api.recommendations import RecommendationShape
 from recovery.core.lifecycle import INCIDENT_WORDS, PERSON_STATES, ActionState, IncidentState
 from recovery.core.types import ActionKind, Exclude, FailureClass, FindingKind, Outcome, Restart, Role
@@ -30,8 +30,8 @@ class IncidentFilters(django_filters.FilterSet):
         choices=[(state.value, INCIDENT_WORDS[state].label) for state in IncidentState],
         help_text="One state, or several by repeating the parameter.",
     )
-    open = django_filters.BooleanFilter(method="filter_open", help_text="true: not closed; false: closed.")
-    needs_person = django_filters.BooleanFilter(
+    open = FlagFilter(method="filter_open", help_text="true: not closed; false: closed.")
+    needs_person = FlagFilter(
         method="filter_needs_person", help_text="true: waits for a person now, to decide or to look."
     )
     kind = django_filters.ChoiceFilter(choices=[(kind.value, kind.value) for kind in FindingKind])

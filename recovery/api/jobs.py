@@ -13,7 +13,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Rows
 from recovery.api.fields import ClusterRef, Finite, JobRef, RunRef, Shape, Word
-from recovery.api.parsing import KeyFilter
+from recovery.api.parsing import FlagFilter, KeyFilter
 from recovery.core.types import TERMINAL_STATES, JobState, Phase
 from recovery.models import Attempt, Job
 
@@ -38,9 +38,7 @@ class AttemptFilters(django_filters.FilterSet):
     job = KeyFilter(help_text="The job's id (ours).")
     run = KeyFilter(field_name="job__run", help_text="The run's id.")
     cluster = django_filters.CharFilter(field_name="job__cluster__name", help_text="The cluster's name.")
-    blind = django_filters.BooleanFilter(
-        method="filter_blind", help_text="true: not ended, and can't be observed; false: all others."
-    )
+    blind = FlagFilter(method="filter_blind", help_text="true: not ended, and can't be observed; false: all others.")
 
     class Meta:
         model = Attempt

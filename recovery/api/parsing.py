@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from django import forms
 from django.db.models import QuerySet
-from django_filters import IsoDateTimeFilter, NumberFilter, OrderingFilter
+from django_filters import BooleanFilter, IsoDateTimeFilter, NumberFilter, OrderingFilter
 from django_filters.fields import IsoDateTimeField
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.exceptions import APIException, ParseError, ValidationError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LARGEST_BODY = 64 * 1024  # bytes; what people send us is a comment and a hash
 LARGEST_PAGE = 500
+FLAGS = {"true": True, "1": True, "false": False, "0": False}
 EARLIEST, LATEST = 1970, 9000  # years
 FARTHEST = 1_000_000  # a reader who is so deep in a list wants a filter
 
@@ -73,6 +74,24 @@ class MomentField(IsoDateTimeField):
 
 class MomentFilter(IsoDateTimeFilter):
     field_class = MomentField
+
+
+class FlagField(forms.NullBooleanField):
+    """true, false, or not given. Django takes any other word for "not given": the answer to another question."""
+
+    widget = forms.TextInput
+
+    def clean(self, value: Any) -> bool | None:
+        if value in (None, ""):
+            return None
+        found = FLAGS.get(str(value).lower())
+        if found is None:
+            raise forms.ValidationError("Give true or false.")
+        return found
+
+
+class FlagFilter(BooleanFilter):
+    field_class = FlagField
 
 
 class KeyFilter(NumberFilter):

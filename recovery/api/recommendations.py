@@ -13,8 +13,8 @@ from rest_framework.response import Response
 from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Row, Rows
-from recovery.api.fields import Finite, Shape, Word
-from recovery.api.parsing import KeyFilter
+from recovery.api.fields import ClusterRef, Finite, Shape, Word
+from recovery.api.parsing import FlagFilter, KeyFilter
 from recovery.api.schema import Failure
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, DecisionKind, Mode
@@ -28,10 +28,10 @@ HASH = "3f0c8a5d1b2e4f60718293a4b5c6d7e8f90123456789abcdef0123456789abcd"
 class RecommendationFilters(django_filters.FilterSet):
     incident = KeyFilter(help_text="The incident's id.")
     cluster = django_filters.CharFilter(field_name="incident__run__cluster__name", help_text="The cluster's name.")
-    current = django_filters.BooleanFilter(
+    current = FlagFilter(
         field_name="superseded_at", lookup_expr="isnull", help_text="true: the ones that hold; false: superseded ones."
     )
-    undecided = django_filters.BooleanFilter(
+    undecided = FlagFilter(
         method="filter_undecided", help_text="true: those that wait for a person's decision now; false: all others."
     )
     action = django_filters.ChoiceFilter(choices=[(kind.value, kind.value) for kind in ActionKind])
@@ -56,6 +56,7 @@ class DecisionShape(Shape):
 class RecommendationShape(Shape):
     id = serializers.IntegerField()
     incident_id = serializers.IntegerField()
+    cluster = ClusterRef(source="incident.run.cluster")
     action = Word(ActionKind)
     exclude_nodes = serializers.ListField(child=serializers.CharField())
     headline = serializers.CharField(help_text="What is proposed, in one sentence.")

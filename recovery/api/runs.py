@@ -14,8 +14,8 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Row, Rows
 from recovery.api.fields import ClusterRef, Finite, RunRef, Shape, Word
-from recovery.api.parsing import KeyFilter, refuse_unknown
-from recovery.core.types import CheckpointState, JobState, Phase
+from recovery.api.parsing import FlagFilter, KeyFilter, refuse_unknown
+from recovery.core.types import CheckpointState, FindingKind, JobState, Phase
 from recovery.models import Checkpoint, Run
 
 MOST_POINTS = 5000
@@ -28,7 +28,7 @@ class RunFilters(django_filters.FilterSet):
     state = django_filters.MultipleChoiceFilter(
         choices=[(state.value, state.value) for state in JobState], help_text="Of its newest attempt."
     )
-    open_incident = django_filters.BooleanFilter(
+    open_incident = FlagFilter(
         field_name="open_incident_id", lookup_expr="isnull", exclude=True, help_text="true: with an open incident."
     )
 
@@ -58,6 +58,9 @@ class RunShape(Shape):
     created_at = serializers.DateTimeField()
     state = Word(JobState, or_null=True, help_text="Of its newest attempt.")
     phase = Word(Phase, or_null=True, help_text="Of its newest attempt.")
+    finding = Word(
+        FindingKind, or_null=True, help_text="What is wrong with its newest attempt, whatever its phase; null: nothing."
+    )
     last_step = serializers.IntegerField(allow_null=True, help_text="Of its newest attempt.")
     checkpoint_step = serializers.IntegerField(allow_null=True, help_text="Of its newest complete checkpoint.")
     open_incident_id = serializers.IntegerField(allow_null=True)

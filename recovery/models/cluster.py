@@ -53,8 +53,8 @@ class Cluster(Leased):
         return self.name
 
     def is_stale(self, now: datetime) -> bool:
-        """True where the last good answer is too old to act on, or the last try failed."""
-        if self.seen_at is None or self.error:
+        """True where the last good answer is too old to act on, the last try failed, or nobody asks any more."""
+        if self.seen_at is None or self.error or not self.enabled:
             return True
         return (now - self.seen_at).total_seconds() > settings.STALE_AFTER_S
 

@@ -44,6 +44,8 @@ def apply_policy(incident: Incident, recommendation: Recommendation, *, now: dat
         wait_until = _settled_at(incident, recommendation)
         if now < wait_until:
             return wait_until
+        if incident.attempt.job.cluster.is_stale(now):
+            return now + timedelta(seconds=settings.TICK_S)  # nothing is decided on what may hold no longer
     Recommendation.objects.filter(pk=recommendation.pk).update(
         mode=ruling.mode, mode_reason=ruling.reason[:300], policy=policy
     )

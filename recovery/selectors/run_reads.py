@@ -35,6 +35,7 @@ class RunFacts(TypedDict):
     last_step: int | None
     checkpoint_step: int | None  # newest complete checkpoint
     open_incident_id: int | None
+    finding: str | None  # of the open incident, where it is on the newest attempt: that one's phase is not the truth
 
 
 def runs() -> QuerySet[WithAnnotations[Run, RunFacts]]:
@@ -49,7 +50,8 @@ def runs() -> QuerySet[WithAnnotations[Run, RunFacts]]:
         last_step=Subquery(newest.values("last_step")[:1]),
         checkpoint_step=Subquery(complete.values("step")[:1]),
         open_incident_id=Subquery(opened.values("pk")[:1]),
-    )
+        newest_attempt_id=Subquery(newest.values("pk")[:1]),
+    ).annotate(finding=Subquery(opened.filter(attempt=OuterRef("newest_attempt_id")).values("kind")[:1]))
 
 
 def jobs() -> QuerySet[Job]:

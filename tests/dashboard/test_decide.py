@@ -126,10 +126,13 @@ def test_nothing_is_decided_on_a_stale_picture(as_approver: Client, question: Qu
 
 
 def test_a_stale_picture_is_said_before_anybody_presses(as_approver: Client, question: Question) -> None:
-    assert "is not live" not in text_of(as_approver.get(question.page))
+    fresh = text_of(as_approver.get(question.page))
+    assert "is not live" not in fresh
+    assert "disabled" not in fresh
     Cluster.objects.update(error="squeue: no answer within 10 s")
     page = text_of(as_approver.get(question.page))
-    assert "A decision is refused until Slurm answers again. squeue: no answer within 10 s" in page
+    assert "Nothing can be decided until Slurm answers again. squeue: no answer within 10 s" in page
+    assert page.count('type="submit" disabled aria-describedby="why-not"') == 2  # approve and reject
 
 
 def test_a_viewer_reads_everything_and_learns_who_decides(as_viewer: Client, question: Question) -> None:
