@@ -81,7 +81,10 @@ class Node(models.Model):
 
 
 class NodeEvent(models.Model):
-    """One change of a node's state, written when it was seen. Kept for RECOVERY_KEEP_NODE_EVENTS_DAYS."""
+    """One change of a node's state, or of the words on a state that isn't up (`old` equals `new` then).
+
+    Written when it was seen, and forgotten after KEEP_EVENTS of recovery/pipeline/store_nodes.py.
+    """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="node_events")
     node = models.CharField(max_length=100)  # by name: the node may be gone

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Q
 
@@ -93,6 +95,8 @@ class Job(models.Model):
 class Attempt(Leased):
     """One execution of a job. Everything that a detector remembers belongs to one attempt and dies with it."""
 
+    related = ("job__cluster", "job__run")
+
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
     number = models.IntegerField()  # Slurm's restart count
     state = models.CharField(max_length=20, choices=STATE_CHOICES)
@@ -134,3 +138,8 @@ class Attempt(Leased):
 
     def __str__(self) -> str:
         return f"{self.job} attempt {self.number}"
+
+    @classmethod
+    def due(cls, now: datetime) -> models.QuerySet[Attempt]:
+        """Those on clusters that are looked at: of others nothing new is known."""
+        return super().due(now).filter(closed_at=None, job__cluster__enabled=True)

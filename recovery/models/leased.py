@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Self
+from typing import ClassVar, Self
 
 from django.conf import settings
 from django.db import models
@@ -28,13 +28,16 @@ class Leased(models.Model):
         free = Q(leased_until=None) | Q(leased_until__lte=now)
         return cls._default_manager.filter(free, next_look_at__lte=now).order_by("next_look_at")
 
+    # what is read together with the row under its lease
+    related: ClassVar[tuple[str, ...]] = ()
+
     def take_lease(self, now: datetime) -> bool:
-        """True where this caller, and nobody else, may work on the row until the lease ends."""
+        """True where this caller, and nobody else, may work on the row until the lease ends. Only `pk` must be set."""
         until = now + timedelta(seconds=settings.LEASE_S)
         free = Q(leased_until=None) | Q(leased_until__lte=now)
         taken = type(self)._default_manager.filter(free, pk=self.pk).update(leased_until=until) == 1
         if taken:
-            self.refresh_from_db()
+            self.refresh_from_db(from_queryset=type(self)._default_manager.select_related(*self.related))
         return taken
 
     def give_back(self, *, next_look_at: datetime | None) -> None:

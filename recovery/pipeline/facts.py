@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Subquery
 
 from recovery.core.detectors import Limits
 from recovery.core.policy import DEFAULT_RULES
@@ -26,7 +28,8 @@ from recovery.core.types import (
     Signal,
     SignalKind,
 )
-from recovery.models import Attempt, Checkpoint, Incident, Node, Run
+from recovery.models import Attempt, Checkpoint, Incident, Run
+from recovery.models import NodeEvent as NodeEventRow
 from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
 from recovery.selectors import current_policy
@@ -34,6 +37,8 @@ from recovery.selectors import current_policy
 # What a detector sees of a long attempt: its newest samples, and enough of its first ones for what was normal then.
 SAMPLES, FIRST_SAMPLES = 250, 150
 SIGNALS = 500  # a job that prints one failure line a millisecond must not fill the memory
+NODE_EVENTS = 500
+BRIEFLY = timedelta(minutes=2)  # a step that was under way when a node went may still be reported
 HISTORY = timedelta(days=7)
 
 
@@ -92,10 +97,7 @@ def requeued_by_us(attempt: Attempt) -> bool:
 def _samples(attempt: Attempt) -> tuple[Sample, ...]:
     """Of the lowest rank that reports, by step: the order of the table's key, so that no attempt is ever sorted."""
     rows = SampleRow.objects.filter(attempt=attempt)
-    rank = rows.order_by("rank").values_list("rank", flat=True).first()
-    if rank is None:
-        return ()
-    rows = rows.filter(rank=rank)
+    rows = rows.filter(rank=Subquery(rows.order_by("rank").values("rank")[:1]))
     newest = list(rows.order_by("-step", "-at")[:SAMPLES])[::-1]
     first = list(rows.order_by("step", "at")[:FIRST_SAMPLES]) if len(newest) == SAMPLES else []
     seen = {(row.step, row.at) for row in newest}
@@ -113,8 +115,11 @@ def log_interval(attempt: Attempt) -> int | None:
 
 def _signals(attempt: Attempt) -> tuple[Signal, ...]:
     """Failures first come first: the cause is among the earliest, and the flood comes after it."""
-    rows = list(SignalRow.objects.filter(attempt=attempt, kind=SignalKind.FAILURE)[:SIGNALS])
-    rows += list(SignalRow.objects.filter(attempt=attempt).exclude(kind=SignalKind.FAILURE).order_by("-at")[:SIGNALS])
+    every = SignalRow.objects.filter(attempt=attempt)
+    rows = list(every[:SIGNALS])
+    if len(rows) == SIGNALS:
+        rows = list(every.filter(kind=SignalKind.FAILURE)[:SIGNALS])
+        rows += list(every.exclude(kind=SignalKind.FAILURE).order_by("-at")[:SIGNALS])
     rows.sort(key=lambda row: (row.at, row.pk))
     return tuple(
         Signal(
@@ -135,21 +140,39 @@ def _signals(attempt: Attempt) -> tuple[Signal, ...]:
 
 
 def _node_events(attempt: Attempt, *, now: datetime) -> tuple[NodeEvent, ...]:
-    """Nodes of the attempt that are not up, where that began during the attempt's life or shortly after."""
+    """What happened to the attempt's nodes during its life or shortly after; a node's return to service is no event.
+
+    A node that came back is left out where the training went on after it: it can't be what ended the attempt.
+    """
     if attempt.started_at is None or not attempt.nodes:
         return ()
     until = (attempt.ended_at or now) + timedelta(seconds=max(settings.SETTLE_S, 60))
-    rows = Node.objects.filter(cluster_id=attempt.job.cluster_id, name__in=attempt.nodes, changed_at__lte=until)
-    rows = rows.filter(changed_at__gte=attempt.started_at).exclude(state=NodeState.UP)
+    rows = NodeEventRow.objects.filter(cluster_id=attempt.job.cluster_id, node__in=attempt.nodes)
+    rows = rows.filter(at__gte=attempt.started_at, at__lte=until).order_by("at", "pk")
+    told = _by_state(rows[:NODE_EVENTS])
+    last = {event.node: event for event in told}
+    survived = attempt.last_progress_at or attempt.started_at
     return tuple(
-        NodeEvent(
-            at=row.changed_at,
-            node=row.name,
-            state=NodeState(row.state),
-            text=f"{row.raw_state}: {row.reason}" if row.reason else row.raw_state,
-        )
-        for row in rows
+        event
+        for event in told
+        if event.state is not NodeState.UP and (event is last[event.node] or event.at >= survived - BRIEFLY)
     )
+
+
+def _by_state(rows: Iterable[NodeEventRow]) -> list[NodeEvent]:
+    """One event for each state of a node: when it began, with the last words on it, which may come later."""
+    told: list[NodeEvent] = []
+    present: dict[str, int] = {}  # the place of each node's last event
+    for row in rows:
+        text = f"{row.raw_state}: {row.reason}" if row.reason else row.raw_state
+        event = NodeEvent(at=row.at, node=row.node, state=NodeState(row.new or NodeState.UNKNOWN), text=text)
+        place = present.get(row.node)
+        if place is not None and told[place].state is event.state:
+            told[place] = replace(event, at=told[place].at)
+        else:
+            present[row.node] = len(told)
+            told.append(event)
+    return told
 
 
 def _checkpoints(run: Run) -> tuple[CheckpointFact, ...]:

@@ -53,6 +53,7 @@ class _Reading:
 
     signals: list[Signal] = field(default_factory=list)
     rows: list[LogFile] = field(default_factory=list)
+    before: dict[str, tuple[object, ...]] = field(default_factory=dict)  # where each stood, by path; none: a new row
     lines: int = 0
     more: bool = False
     trouble: str = ""
@@ -69,7 +70,8 @@ def ingest_attempt(attempt: Attempt, *, now: datetime, read: ReadLog = read_log)
         _store_progress(attempt, reading.signals, now=now)
         _store_signals(attempt, reading.signals, now=now)
         for row in reading.rows:
-            row.save()
+            if _position(row) != reading.before.get(row.path):
+                row.save()
         _update_attempt(attempt, reading, now=now)
         attempt.save(update_fields=OWN_FIELDS)
     return IngestOutcome(lines=reading.lines, more=reading.more)
@@ -77,6 +79,8 @@ def ingest_attempt(attempt: Attempt, *, now: datetime, read: ReadLog = read_log)
 
 def _successor_started(attempt: Attempt) -> bool:
     """Whether a later attempt already writes: what the file holds from now on is not this attempt's."""
+    if attempt.job.restart_count <= attempt.number:
+        return False
     later = Attempt.objects.filter(job_id=attempt.job_id, number__gt=attempt.number)
     return later.exclude(started_at=None).exists()
 
@@ -100,9 +104,16 @@ def _read_all(attempt: Attempt, *, now: datetime, read: ReadLog) -> _Reading:
             'Submit it with an output file, or name one in the comment: {"recovery": {"log": "/path/%x-%j.out"}}.'
         )
     for path in paths:
-        _read_file(attempt, _log_row(attempt, path), parser, reading, now=now, read=read)
+        row = _log_row(attempt, path)
+        if row.pk is not None:
+            reading.before[path] = _position(row)
+        _read_file(attempt, row, parser, reading, now=now, read=read)
     attempt.parser_memory = parser.memory
     return reading
+
+
+def _position(row: LogFile) -> tuple[object, ...]:
+    return row.inode, row.offset, row.line, row.head, row.grew_at, row.error
 
 
 def _log_row(attempt: Attempt, path: str) -> LogFile:

@@ -7,7 +7,8 @@ read, the trainer's own word counts and is marked as such.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
@@ -20,6 +21,7 @@ from recovery.sources.checkpoints import FolderScan, scan_checkpoints
 
 NEWEST = 20  # so many checkpoint folders are looked at in a pass; older ones are no longer restored from
 REMOVED = "Removed since, by the run's own rotation or by somebody."
+SAY_AGAIN = timedelta(minutes=1)  # so often it is stored that nothing has changed
 BY_WORD = "by the trainer's own word; the folder can't be read: "
 
 Scan = Callable[..., FolderScan]
@@ -53,12 +55,15 @@ def _learn_folder(attempt: Attempt, run: Run) -> str:
 
 def _store(attempt: Attempt, run: Run, found: FolderScan, *, now: datetime) -> None:
     known = {row.path: row for row in Checkpoint.objects.filter(run=run)}
+    same: list[int] = []
     for look in found.looks:
         row = known.get(look.path)
         if row is None:
             _create(attempt, run, look, now=now)
-        else:
-            _update(attempt, row, look, now=now)
+        elif not _update(attempt, row, look, now=now) and now - row.checked_at >= SAY_AGAIN:
+            same.append(row.pk)
+    if same:
+        Checkpoint.objects.filter(pk__in=same).update(checked_at=now)
     whole = len(found.looks) < NEWEST  # otherwise older ones may lie beyond what was looked at
     oldest = min((look.step for look in found.looks), default=0)
     seen = {look.path for look in found.looks}
@@ -82,12 +87,17 @@ def _create(attempt: Attempt, run: Run, look: CheckpointLook, *, now: datetime) 
     )  # fmt: skip
 
 
-def _update(attempt: Attempt, row: Checkpoint, look: CheckpointLook, *, now: datetime) -> None:
+def _update(attempt: Attempt, row: Checkpoint, look: CheckpointLook, *, now: datetime) -> bool:
+    """Write what the look changes. Returns whether anything was."""
     before = CheckpointLook(
         step=row.step, path=row.path, state=CheckpointState(row.state), detail=row.detail,
         size_bytes=row.size_bytes or 0, fingerprint=row.fingerprint,
     )  # fmt: skip
     state = settle(before, look)
+    if before == replace(look, state=state, detail=look.detail[:300]) and (
+        row.completed_at or state != CheckpointState.COMPLETE
+    ):
+        return False
     if row.fingerprint != look.fingerprint:
         row.attempt = _writer(attempt, look) or row.attempt
     if state is CheckpointState.COMPLETE and (row.state != state or row.completed_at is None):
@@ -95,6 +105,7 @@ def _update(attempt: Attempt, row: Checkpoint, look: CheckpointLook, *, now: dat
     row.state, row.detail, row.checked_at = state, look.detail[:300], now
     row.size_bytes, row.fingerprint = look.size_bytes, look.fingerprint
     row.save()
+    return True
 
 
 def _writer(attempt: Attempt, look: CheckpointLook) -> Attempt | None:

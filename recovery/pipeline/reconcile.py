@@ -63,7 +63,7 @@ class Due:
 def due(now: datetime) -> Due:
     return Due(
         clusters=list(Cluster.due(now).filter(enabled=True).values_list("pk", flat=True)),
-        attempts=list(Attempt.due(now).filter(closed_at=None).values_list("pk", flat=True)),
+        attempts=list(Attempt.due(now).values_list("pk", flat=True)),
         incidents=list(Incident.due(now).exclude(state=IncidentState.CLOSED).values_list("pk", flat=True)),
     )
 
@@ -240,8 +240,8 @@ def _watch_decision(incident: Incident, *, now: datetime) -> None:
 
 def _with_lease(model: type[Row], pk: int, look: Callable[[Row], datetime | None], *, clock: Clock) -> None:
     """Work on one row under its lease. An error pushes the row forward and is stored, so that it blocks no other."""
-    row = model._default_manager.filter(pk=pk).first()
-    if row is None or not row.take_lease(clock()):
+    row = model(pk=pk)
+    if not row.take_lease(clock()):  # somebody else works on it, or it is gone
         return
     try:
         next_look = look(row)

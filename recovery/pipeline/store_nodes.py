@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from recovery.core.types import NodeState
 from recovery.models import Cluster, Node, NodeEvent
 from recovery.pipeline.bulk import chunks, write_changes
 from recovery.pipeline.facts import as_json
@@ -18,7 +19,7 @@ NODE_FIELDS = ("state", "raw_state", "partitions", "reason", "reason_by", "reaso
 
 
 def store_nodes(cluster: Cluster, records: Sequence[NodeRecord], *, now: datetime) -> None:
-    """Bring the nodes to what `records` say; each change of a state is an event, too.
+    """Bring the nodes to what `records` say; each change of a state, or of the words on one, is an event, too.
 
     `cluster.seen_at` is still the time of the picture before.
     """
@@ -29,10 +30,11 @@ def store_nodes(cluster: Cluster, records: Sequence[NodeRecord], *, now: datetim
     for record in records:
         stored = known.get(record.name)
         node = stored or Node(cluster=cluster, name=record.name[:100], changed_at=now)
-        before, old = _row(node), node.state
+        before, old, words = _row(node), node.state, node.reason
         _fill(node, record)
         if old != node.state:
             node.changed_at = now
+        if old != node.state or (node.reason != words and node.state != NodeState.UP):
             events.append(_event(cluster, node, old=old, now=now))
         if stored is None:
             new.append(node)
@@ -51,7 +53,7 @@ def _worth_telling(cluster: Cluster, events: Sequence[NodeEvent]) -> list[NodeEv
     """Of nodes not known before only those that are not up; of a whole cluster seen for the first time none."""
     if cluster.seen_at is None:
         return []
-    return [event for event in events if event.old or event.new != "up"]
+    return [event for event in events if event.old or event.new != NodeState.UP]
 
 
 def _event(cluster: Cluster, node: Node, *, old: str, now: datetime) -> NodeEvent:

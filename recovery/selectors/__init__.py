@@ -14,6 +14,7 @@ from recovery.selectors.cluster_reads import (
     overdue_limit_s,
     overdue_s,
     pictures_of,
+    unknown_jobs,
     waiting_since,
 )
 from recovery.selectors.incident_reads import (
@@ -74,6 +75,7 @@ __all__ = [
     "job_detail",
     "jobs",
     "needs_person",
+    "node_events",
     "nodes",
     "open_incidents",
     "overdue_limit_s",
@@ -88,5 +90,6 @@ __all__ = [
     "runs",
     "samples_for",
     "signals",
+    "unknown_jobs",
     "waiting_since",
 ]

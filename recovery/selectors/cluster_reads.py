@@ -17,6 +17,7 @@ from recovery.models import (
     Incident,
     Job,
     Node,
+    NodeEvent,
 )
 from recovery.selectors.base import get
 from recovery.selectors.run_reads import EXECUTING, blind_attempts
@@ -80,7 +81,7 @@ def waiting_since(*, now: datetime) -> datetime | None:
     """Since when the most overdue cluster, attempt or incident waits for a worker; None where nothing is overdue."""
     overdue = (
         Cluster.due(now).filter(enabled=True),
-        Attempt.due(now).filter(closed_at=None),
+        Attempt.due(now),
         Incident.due(now).exclude(state=IncidentState.CLOSED),
     )
     first = [rows.values_list("next_look_at", flat=True).first() for rows in overdue]
@@ -101,3 +102,15 @@ def overdue_limit_s() -> float:
 def nodes(*, cluster_id: int | None = None) -> QuerySet[Node]:
     rows = Node.objects.select_related("cluster")
     return rows if cluster_id is None else rows.filter(cluster_id=cluster_id)
+
+
+def node_events(*, cluster_id: int, node: str = "") -> QuerySet[NodeEvent]:
+    """What happened to the nodes of a cluster, or to one of them, newest first."""
+    rows = NodeEvent.objects.filter(cluster_id=cluster_id)
+    return rows.filter(node=node) if node else rows
+
+
+def unknown_jobs(*, cluster_id: int | None = None) -> QuerySet[Job]:
+    """Jobs whose state is unknown, with `vanished_at` (since when) and `unknown_reason`, the latest first."""
+    rows = Job.objects.filter(state=JobState.UNKNOWN).exclude(vanished_at=None).select_related("cluster", "run")
+    return (rows if cluster_id is None else rows.filter(cluster_id=cluster_id)).order_by("-vanished_at")
