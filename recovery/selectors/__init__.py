@@ -10,6 +10,7 @@ from recovery.selectors.cluster_reads import (
     cluster_picture,
     cluster_pictures,
     clusters,
+    node_events,
     nodes,
     overdue_limit_s,
     overdue_s,
