@@ -190,4 +190,5 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env_str("RECOVERY_LOG_LEVEL", "INFO")},
+    "loggers": {"httpx": {"level": "WARNING"}},  # else a line per request: several at each poll of a slurmrestd
 }

@@ -170,6 +170,8 @@ class RestClient(SlurmClient):
 
     def nodes(self) -> list[NodeRecord]:
         found = self._list("nodes", lambda entries: [cli_json.node_record(e) for e in self._shaped("node", entries)])
+        if not found:
+            raise SlurmUnreachable("the answer names no node", tried="GET nodes")
         return sorted(found, key=lambda record: record.name)
 
     def partitions(self) -> list[PartitionRecord]:

@@ -34,11 +34,10 @@ class RestDoor:
         if operation in rest_versions.operations(version):
             return YES
         first = rest_versions.since(operation)
-        upgrade = f"upgrade Slurm to {first.release}, whose {first.name} has it, or " if first else ""
         return Can(
             yes=False,
-            reason=f"slurmrestd's API {version} has no call for it ({operation}).",
-            remedy=f"{upgrade}let the commands act: option acts_by = cli.".capitalize(),
+            reason=f"slurmrestd's API {version} can't {rest_versions.LACKS[operation]}.",
+            remedy=f"Let the commands act beside it (option acts_by: cli), or upgrade to Slurm {first.release}.",
         )
 
     def needed(self, operation: Operation) -> str:

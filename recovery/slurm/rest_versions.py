@@ -112,6 +112,18 @@ STEPS: tuple[Step, ...] = (
         ignores=("jobs/requeue (several jobs at once), job/allocate, resources, new/node, licenses, shares",),
     ),
 )
+
+# What an older version can't, to go on "slurmrestd's API … can't".
+LACKS: dict[Operation, str] = {
+    Operation.ATTEMPTS: "tell how past attempts ended (it reports every failed one as successful)",
+    Operation.BATCH_SCRIPT: "give a job's script",
+    Operation.REQUEUE: "put a job back into the queue",
+    Operation.REQUEUE_HOLD: "put a job back into the queue",
+    Operation.SET_EXCLUDED_NODES: "exclude nodes from a job",
+    Operation.SET_ADMIN_COMMENT: "write an admin comment",
+    Operation.DRAIN_NODE: "drain a node",
+    Operation.RESUME_NODE: "resume a node",
+}
 NEWEST_FIRST: tuple[str, ...] = tuple(step.name for step in reversed(STEPS))
 
 
@@ -121,9 +133,9 @@ def operations(version: str) -> frozenset[Operation]:
     return frozenset().union(*(step.adds for step in STEPS[: _place(version) + 1]))
 
 
-def since(operation: Operation) -> Step | None:
-    """The first version that has it; None where none has."""
-    return next((step for step in STEPS if operation in step.adds), None)
+def since(operation: Operation) -> Step:
+    """The first version that has it."""
+    return next(step for step in STEPS if operation in step.adds)
 
 
 def is_at_least(version: str, other: str) -> bool:
