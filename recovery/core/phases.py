@@ -20,6 +20,8 @@ def next_phase(current: Phase, signal: Signal) -> Phase:
     - A load or a fresh start leads to the first step, from any phase.
     - A save that starts leads to saving, and its end back to training; the end of an asynchronous save comes later,
       in the midst of training, and changes nothing.
+    - An evaluation is one only after the first step: before it, the first step still lies ahead. It ends with its own
+      last line, or with progress where the trainer prints none.
     - What is finishing stays so until it trains again: the last save of all comes after the trainer's farewell.
     - A failure line by itself changes nothing but the fact that the attempt has spoken.
     """
@@ -33,5 +35,9 @@ def next_phase(current: Phase, signal: Signal) -> Phase:
         case SignalKind.SAVE_STARTED if current is not Phase.FINISHING:
             return Phase.SAVING
         case SignalKind.SAVE_DURABLE if current is Phase.SAVING:
+            return Phase.TRAINING
+        case SignalKind.EVAL_STARTED if current in (Phase.TRAINING, Phase.SAVING):
+            return Phase.EVALUATING
+        case SignalKind.EVAL_FINISHED if current is Phase.EVALUATING:
             return Phase.TRAINING
     return Phase.FIRST_STEP if current in _NOT_SPOKEN else current

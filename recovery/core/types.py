@@ -94,6 +94,8 @@ class SignalKind(StrEnum):
     LOADED = "loaded"
     FRESH_START = "fresh_start"  # says that it starts without a checkpoint
     FINISHED = "finished"
+    EVAL_STARTED = "eval_started"  # an evaluation runs; steps pause meanwhile
+    EVAL_FINISHED = "eval_finished"
     FAILURE = "failure"  # matches a rule of the failure catalogue
 
 
@@ -224,12 +226,13 @@ class Signal:
     rule: str  # the pattern that matched: "megatron.iteration", "cuda.ecc_uncorrectable"
     at: datetime | None = None  # the time that the line itself carries
     step: int | None = None
-    path: str = ""  # of a save or a load: the checkpoint directory that the line names
+    path: str = ""  # of a save or a load: the folder that holds the run's checkpoints, as far as the line names one
     rank: int | None = None
     node: str = ""
     loss: float | None = None
     throughput: float | None = None
     step_time_s: float | None = None
+    tokens: float | None = None  # trained on since the run began, where the trainer counts them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,9 @@ from django.db import models
 from recovery.core.types import CheckpointState, SignalKind
 from recovery.models.job import Attempt, Run
 
+# Stored like the other kinds, but added after the table: listing them takes a migration of the choices.
+UNLISTED = frozenset({SignalKind.EVAL_STARTED, SignalKind.EVAL_FINISHED})
+
 
 class LogFile(models.Model):
     """One log file that an attempt writes, and how far it was read.
@@ -50,7 +53,7 @@ class Signal(models.Model):
     """One thing that a log said, other than plain progress."""
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="signals")
-    kind = models.CharField(max_length=20, choices=[(k.value, k.value) for k in SignalKind])
+    kind = models.CharField(max_length=20, choices=[(k.value, k.value) for k in SignalKind if k not in UNLISTED])
     rule = models.CharField(max_length=80)
     at = models.DateTimeField()  # the line's own time, else when it was read
     step = models.IntegerField(null=True, blank=True)

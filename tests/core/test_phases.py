@@ -36,6 +36,16 @@ def after(*kinds: SignalKind, start: Phase = P.STARTING) -> Phase:
         ([S.PROGRESS, S.SAVE_STARTED, S.FAILURE], P.SAVING),
         ([S.PROGRESS, S.LOADED], P.FIRST_STEP),  # a launcher started its workers anew
         ([S.LOADED, S.SAVE_STARTED, S.SAVE_DURABLE, S.PROGRESS], P.TRAINING),
+        ([S.PROGRESS, S.EVAL_STARTED], P.EVALUATING),
+        ([S.PROGRESS, S.EVAL_STARTED, S.EVAL_FINISHED], P.TRAINING),
+        ([S.PROGRESS, S.EVAL_STARTED, S.PROGRESS], P.TRAINING),  # not every trainer says when it ends
+        ([S.PROGRESS, S.EVAL_FINISHED], P.TRAINING),  # nor that it begins
+        ([S.PROGRESS, S.EVAL_STARTED, S.SAVE_DURABLE], P.EVALUATING),  # an asynchronous save ends meanwhile
+        ([S.PROGRESS, S.SAVE_STARTED, S.EVAL_STARTED], P.EVALUATING),  # the end of the save was not printed
+        ([S.PROGRESS, S.EVAL_STARTED, S.SAVE_STARTED, S.SAVE_DURABLE], P.TRAINING),
+        ([S.LOADED, S.EVAL_STARTED, S.EVAL_FINISHED], P.FIRST_STEP),  # before training: the first step lies ahead
+        ([S.EVAL_STARTED], P.FIRST_STEP),
+        ([S.PROGRESS, S.FINISHED, S.EVAL_STARTED], P.FINISHING),
     ],
 )
 def test_the_course_of_an_attempt(kinds: list[SignalKind], phase: Phase) -> None:

@@ -145,15 +145,22 @@ class Matcher:
         for index, (rule, _) in enumerate(self._rules):
             for literal in rule.literals:
                 by_literal.setdefault(literal, []).append(index)
-        self._gates = [
-            (gate, [(literal, by_literal[literal]) for literal in literals])
-            for gate, literals in gates_for(by_literal).items()
-        ]
+        self._by_literal = by_literal
+        self._gates = list(gates_for(by_literal).items())
 
-    def match(self, text: str) -> list[tuple[Rule, re.Match[str]]]:
-        """The rules that match, those that say more first; fallback rules only where no other one does."""
+    @property
+    def literals(self) -> tuple[str, ...]:
+        return tuple(self._by_literal)
+
+    def match(self, text: str, literals: Iterable[str] | None = None) -> list[tuple[Rule, re.Match[str]]]:
+        """The rules that match, those that say more first; fallback rules only where no other one does.
+
+        `literals`: where it is known already that no other ones stand in the line.
+        """
         text = text[:MAX_LINE]
-        tried = {i for gate, held in self._gates if gate in text for lit, rules in held if lit in text for i in rules}
+        if literals is None:
+            literals = (literal for gate, held in self._gates if gate in text for literal in held)
+        tried = {index for literal in literals if literal in text for index in self._by_literal[literal]}
         found: list[tuple[Rule, re.Match[str]]] = []
         for index in sorted(tried, key=lambda i: (self._rules[i][0].fallback, i)):
             rule, pattern = self._rules[index]
@@ -190,12 +197,16 @@ _LOG = Matcher(rule for rule in RULES if rule.scope is not Scope.NODE)
 _NODE = Matcher(rule for rule in RULES if rule.scope is not Scope.LOG)
 
 
-def match(text: str) -> list[tuple[Rule, re.Match[str]]]:
+LOG_LITERALS: tuple[str, ...] = _LOG.literals
+
+
+def match(text: str, literals: Iterable[str] | None = None) -> list[tuple[Rule, re.Match[str]]]:
     """What one line of a job's log says about a failure, the most telling rule first; [] for a healthy line.
 
     `text` is a line without colour codes and launcher prefixes. Only its first 2000 characters are looked at.
+    `literals`: those of LOG_LITERALS that may stand in it, where that is known already.
     """
-    return _LOG.match(text)
+    return _LOG.match(text, literals)
 
 
 def match_event(text: str) -> list[tuple[Rule, re.Match[str]]]:

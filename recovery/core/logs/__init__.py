@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from recovery.core.diagnose import catalogue
-from recovery.core.logs import generic
+from recovery.core.logs import blocks, generic
 from recovery.core.logs.formats import FORMATS
 from recovery.core.logs.lines import MAX_RANK, CleanLine, clean
-from recovery.core.logs.marks import Mark, Memory
+from recovery.core.logs.marks import Format, Mark, Memory
 from recovery.core.logs.ranks import Place, RankMap
+from recovery.core.logs.sieve import Readers, Sieve
 from recovery.core.types import LogLine, Signal, SignalKind
 
 __all__ = ["LogParser"]
 
 _GENERIC = "generic"
+_SIEVE = Sieve(FORMATS)
 
 
 class LogParser:
@@ -33,6 +35,7 @@ class LogParser:
     ) -> None:
         self.memory: Memory = {} if memory is None else memory
         self._utc_offset = utc_offset
+        self._open = {trainer.name for trainer in FORMATS if blocks.OPEN in self.memory.get(trainer.name, {})}
         self._ranks = RankMap(self.memory.setdefault("ranks", {}), nodes)
 
     @property
@@ -46,27 +49,51 @@ class LogParser:
 
     def feed(self, line: LogLine) -> list[Signal]:
         """The signals of one line, most often none."""
+        readers = _SIEVE.recall(line.text)
+        if readers is not None and readers.silent and not self._open and not (readers.growth and self._growing):
+            self._ranks.interrupt()
+            return []
         cleaned = clean(line.text, utc_offset=self._utc_offset)
         if not cleaned.text:
             return []
-        place = self._ranks.read(cleaned)
-        signals = self._by_format(line, cleaned, place) or self._by_growth(line, cleaned, place)
-        return signals + self._failures(line, cleaned, place)
+        if readers is None:
+            readers = _SIEVE.readers(line.text, cleaned.text)
+        place = self._ranks.read(cleaned) if readers.place else self._ranks.pass_by(cleaned)
+        signals = self._by_format(line, cleaned, place, readers)
+        if not signals and readers.growth and self._growing:
+            signals = self._by_growth(line, cleaned, place)
+        if readers.literals:
+            signals += self._failures(line, cleaned, place, readers)
+        return signals
 
-    def _by_format(self, line: LogLine, cleaned: CleanLine, place: Place) -> list[Signal]:
-        for trainer in FORMATS:
-            marks = trainer.read(cleaned, self.memory.setdefault(trainer.name, {}))
+    @property
+    def _growing(self) -> bool:
+        """Whether the fallback is asked: only while no format has reported progress."""
+        return self.format in ("", _GENERIC)
+
+    def _by_format(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
+        """What the first format that knows the line says, after what a report says that the line ends."""
+        signals: list[Signal] = []
+        wanted: Sequence[Format] = readers.formats
+        if self._open:
+            wanted = [each for each in FORMATS if each in readers.formats or each.name in self._open]
+        for trainer in wanted:
+            memory = self.memory.setdefault(trainer.name, {})
+            marks = trainer.read(cleaned, memory)
+            signals += [_signal(mark, line, cleaned, place) for mark in marks]
             if any(mark.kind is SignalKind.PROGRESS for mark in marks):
                 self.memory["format"] = trainer.name
                 self.memory.pop(_GENERIC, None)  # the fallback has no say any more
-            if marks:
-                return [_signal(mark, line, cleaned, place) for mark in marks]
-        return []
+            was_open = trainer.name in self._open
+            if blocks.OPEN in memory:
+                self._open.add(trainer.name)
+            else:
+                self._open.discard(trainer.name)
+            if (marks and not was_open) or blocks.OPEN in memory:
+                break
+        return signals
 
     def _by_growth(self, line: LogLine, cleaned: CleanLine, place: Place) -> list[Signal]:
-        """The fallback: only while no format has reported progress."""
-        if self.format not in ("", _GENERIC):
-            return []
         reading = generic.read(cleaned.text)
         if reading is None:
             return []
@@ -80,9 +107,9 @@ class LogParser:
             self.memory["format"] = _GENERIC
         return signals
 
-    def _failures(self, line: LogLine, cleaned: CleanLine, place: Place) -> list[Signal]:
+    def _failures(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
         signals = []
-        for rule, found in catalogue.match(cleaned.text):
+        for rule, found in catalogue.match(cleaned.text, readers.literals):
             mark = Mark(kind=SignalKind.FAILURE, rule=rule.id)
             signals.append(_signal(mark, line, cleaned, self._named_place(found, place)))
         return signals
@@ -120,4 +147,5 @@ def _signal(mark: Mark, line: LogLine, cleaned: CleanLine, place: Place) -> Sign
         loss=mark.loss,
         throughput=mark.throughput,
         step_time_s=mark.step_time_s,
+        tokens=mark.tokens,
     )

@@ -1,16 +1,22 @@
 """Progress in a log whose format nobody told us: a number after *step* that grows.
 
-The word "step" is everywhere, so a line counts only by its shape and by growth:
+The word "step" is everywhere, and a wrong step is worse than none: without one the attempt is *blind*, and says so. A
+line counts only by its shape and by growth:
 
 1. *Shape.* The keyword (step, iter, iteration, global_step, …) with its number and a second measured field on the line
-   (loss, it/s, …); or the keyword and its number alone; or a progress bar without text, or with one that speaks of
-   training (`5%|▌ | 50/1000 [03:10<1:00:12, 3.80s/it]`). Not where the words before it speak of something else (eval,
-   warm-up, download), nor where the total is small: a set-up has steps too.
+   (loss, it/s, …); or the keyword and its number alone; or a progress bar that speaks of training, by its name or by
+   a loss behind it (`train:  5%|▌ | 50/1000 [03:10<1:00:12, 3.80s/it]`). Not where the words before it speak of
+   something else (eval, warm-up, download), not where any word of the line speaks of preparing (install, tokenize,
+   benchmark), nor where the total is small: a set-up has steps too.
 2. *Growth.* A series is one keyword with one total on one rank of one file. Its numbers must have risen once where loss
-   or speed vouch for the line, else twice. The lines until then are held back, and count from that moment on.
+   or speed vouch for the line, else twice, and then without a total they must have come to SMALLEST_TOTAL as well. The
+   lines until then are held back, and count from that moment on.
 3. *A fall* (a launcher that started its workers anew) is believed after two numbers in a row that rise below the
    highest; single stragglers among ranks that share a file don't count.
 4. *Bars come second.* As soon as a keyword counts, bars no longer do.
+
+A bar without a name is believed by nobody here: data sets, shards and evaluations have the same. Where it is Hugging
+Face's, that format knows by the lines around it.
 
 The caller asks only while no real format has reported progress in the attempt.
 """
@@ -21,6 +27,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
+from recovery.core.logs.fields import bar_of
 from recovery.core.logs.marks import Memory, finite, step_of
 from recovery.core.types import Signal, SignalKind
 
@@ -51,14 +58,15 @@ _THROUGHPUT = re.compile(
     rf"|(?:samples|tokens)[_ /](?:per[_ ])?sec(?:ond)?{_IS}([0-9][0-9,]{{0,20}}(?:\.[0-9]{{1,12}})?)",
     re.IGNORECASE,
 )
-_BAR = re.compile(
-    r"(?P<what>[^|%]{0,80}?) {0,8}[0-9]{1,3}%\|[^|]{0,300}\| {0,12}(?P<step>[0-9]{1,10})/(?P<total>[0-9]{1,10}) "
-    r"\[[0-9:?]{1,12}<"
-)
-_TRAINING_BAR = re.compile(r"(?:train|training|steps?|iterations?|iters?)?:?", re.IGNORECASE)
+_TRAINING_BAR = re.compile(r"(?:train|training|steps?|iterations?|iters?)(?: steps?)?", re.IGNORECASE)
 _SOMETHING_ELSE = re.compile(
-    r"\b(?:eval|valid|val|test|predict|infer|generat|sampling|warm-?up|decay|download|build|compil|install|load)"
+    r"\b(?:eval|valid|val|test|predict|infer|generat|sampling|warm-?up|decay|download|build|compil|install|load|profil)"
     r"(?!\w{0,12}[_ ]loss)",  # a validation loss may stand beside the training step
+    re.IGNORECASE,
+)
+_PREPARING = re.compile(
+    r"\b(?:install|benchmark|tokeni[sz]|pre-?process|download|unpack|extract|convert|dry.run"
+    r"|(?:of|in|during) (?:the )?(?:warm-?up|set-?up|data))",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[A-Za-z]{2}")
@@ -72,9 +80,18 @@ class Reading:
     series: str
     step: int
     rises: int
+    least: int = 0  # a number that the series must have come to as well
     loss: float | None = None
     throughput: float | None = None
     step_time_s: float | None = None
+
+
+def may_count(text: str) -> bool:
+    """Whether `text` holds what every reading needs. Depends on its shape alone: digits may be exchanged for others."""
+    if "%|" in text:
+        return True
+    text = text.lower()
+    return "step" in text or "iter" in text or "num_updates" in text
 
 
 def read(text: str) -> Reading | None:
@@ -90,6 +107,8 @@ def read(text: str) -> Reading | None:
         if not vouched and not _OTHER_FIELD.search(text):
             return None
         reading = replace(reading, rises=1 if vouched else 2)
+    if reading.rises > 1 and reading.series.endswith("/"):  # neither loss nor speed nor a total
+        reading = replace(reading, least=SMALLEST_TOTAL)
     return replace(
         reading,
         loss=finite(loss[1]) if loss else None,
@@ -99,15 +118,15 @@ def read(text: str) -> Reading | None:
 
 
 def _bar(text: str) -> Reading | None:
-    found = _BAR.match(text)
-    if found is None or not _TRAINING_BAR.fullmatch(found["what"].strip()):
+    bar = bar_of(text)
+    if bar is None or not (_TRAINING_BAR.fullmatch(bar.what) or (not bar.what and _LOSS.search(bar.rest))):
         return None
-    return _reading("generic.bar", "bar", found["step"], found["total"], rises=2)
+    return _reading("generic.bar", "bar", str(bar.step), str(bar.total), rises=2)
 
 
 def _keyword(text: str) -> Reading | None:
     found = _KEYWORD.search(text)
-    if found is None or _SOMETHING_ELSE.search(text, 0, found.start()):
+    if found is None or _SOMETHING_ELSE.search(text, 0, found.start()) or _PREPARING.search(text):
         return None
     alone = not _WORD.search(text, 0, found.start()) and not _WORD.search(text, found.end())
     word = found[1].lower().replace(" ", "_")
@@ -149,7 +168,7 @@ class Growth:
         if series is None:
             return []
         if not _rises(series, reading):
-            if series["rises"] < reading.rises:
+            if series["rises"] < reading.rises or reading.step < reading.least:
                 _hold(series["held"], signal)
             return []
         held = [_unpacked(each, signal) for each in series["held"]]
@@ -169,12 +188,12 @@ def _rises(series: Memory, reading: Reading) -> bool:
     step = reading.step
     if step > series["top"]:
         series.update(top=step, low=-1, rises=series["rises"] + 1)
-        return bool(series["rises"] >= reading.rises)
+        return bool(series["rises"] >= reading.rises and step >= reading.least)
     if step == series["top"]:
         return False
     if 0 <= series["low"] < step:
         series.update(top=step, low=-1, rises=max(series["rises"], reading.rises))
-        return True
+        return step >= reading.least
     series["low"] = step
     return False
 

@@ -38,7 +38,7 @@ _STAMP = (
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[T _]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]{1,9}))?"
     r"(?: ?(Z|[+-][0-9]{2}:?[0-9]{2})(?![0-9]))?"
 )
-_TIME_FIRST = re.compile(r"\s{0,8}\[?" + _STAMP)
+_TIME_FIRST = re.compile(r"\s{0,8}(?:\[titan\] |\[NeMo [A-Z] |\[)?" + _STAMP)
 _TIME_NAMED = re.compile(r"(?:\bAT|\bdatetime:|\btime\s{0,8}:)\s{0,4}" + _STAMP)
 _TIME_WITHIN = 400  # characters in which a named time may begin
 
@@ -49,6 +49,7 @@ class CleanLine:
 
     `rank` is the global rank where a prefix gives it. `task` is srun's label: it is the rank where a task is a rank,
     and the node's number where torchrun starts the ranks of a node. `shown` is for people: prefixes kept.
+    `before` is what a carriage return overwrote last: where a line is printed upon a progress bar, the bar.
     """
 
     text: str
@@ -56,6 +57,7 @@ class CleanLine:
     rank: int | None = None
     task: int | None = None
     at: datetime | None = None
+    before: str = ""
 
 
 def clean(raw: str, *, utc_offset: timedelta = timedelta(0)) -> CleanLine:
@@ -63,7 +65,8 @@ def clean(raw: str, *, utc_offset: timedelta = timedelta(0)) -> CleanLine:
 
     `utc_offset` is that of the cluster's local time: the time stamps of most trainers carry no zone.
     """
-    shown = printable(_last_segment(raw)).rstrip()
+    before, last = _segments(raw) if "\r" in raw else ("", raw[:MAX_CHARS])
+    shown = printable(last).rstrip()
     text, rank, local_rank, task, at = shown, None, None, None, None
     for _ in range(_MOST_PREFIXES):
         if found := _CONTAINER_TIME.match(text):
@@ -83,6 +86,7 @@ def clean(raw: str, *, utc_offset: timedelta = timedelta(0)) -> CleanLine:
         rank=_global_rank(rank, local_rank, task),
         task=task,
         at=time_of(text, utc_offset=utc_offset) or at,
+        before=before,
     )
 
 
@@ -98,11 +102,12 @@ def _global_rank(rank: int | None, local_rank: int | None, task: int | None) -> 
     return task
 
 
-def _last_segment(raw: str) -> str:
-    """What a terminal would show of a progress bar: its last state with anything in it, of the last few."""
-    if "\r" in raw:
-        raw = next((part for part in reversed(raw[-_BAR_CHARS:].split("\r")) if part.strip()), "")
-    return raw[:MAX_CHARS]
+def _segments(raw: str) -> tuple[str, str]:
+    """What a terminal would show of a progress bar: its last state with anything in it, of the last few, and the one
+    before that."""
+    parts = (part for part in reversed(raw[-_BAR_CHARS:].split("\r")) if part.strip())
+    last = next(parts, "")
+    return printable(next(parts, "")[:MAX_CHARS]), last[:MAX_CHARS]
 
 
 def printable(text: str) -> str:

@@ -25,6 +25,7 @@ class Mark:
     loss: float | None = None
     throughput: float | None = None
     step_time_s: float | None = None
+    tokens: float | None = None
     all_ranks: bool = False  # speaks for all ranks, whichever of them printed it
 
 
@@ -34,9 +35,13 @@ class Format(Protocol):
     A format is one module in `recovery/core/logs/formats/` that defines `FORMAT`, and a test. Nothing else names it.
     `memory` is the format's own: what it must carry from one line to another is kept there and nowhere else, so that
     reading can stop after any line and go on in another process.
+
+    `words`: of each line that says anything to this format, one of them is part. Lines without are not shown to it,
+    unless its memory holds a report that is still open (`blocks.OPEN`): then it sees every line.
     """
 
     name: str
+    words: tuple[str, ...]
 
     def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         """What `line` says; empty where it isn't one of this format's lines. Linear in the line, never raises."""

@@ -41,6 +41,16 @@ class RankMap:
         self._block: dict[str, str] = memory.setdefault("block", {})  # the torchelastic failure being read
         self._nodes = {short(node): node for node in nodes}
 
+    def pass_by(self, line: CleanLine) -> Place:
+        """The place of a line from which nothing can be learned (`may_tell`)."""
+        self.interrupt()
+        return Place(rank=line.rank, node=self.node_of(line.rank))
+
+    def interrupt(self) -> None:
+        """A line that is no part of a torchelastic block ends it."""
+        if self._block:
+            self._block.clear()
+
     def read(self, line: CleanLine) -> Place:
         """Learn from `line`, and tell its place."""
         if found := _NCCL.match(line.text):
@@ -87,6 +97,11 @@ class RankMap:
         if "rank" not in self._block:
             return None
         return Place(rank=int(self._block["rank"]), node=self.known(self._block["host"]))
+
+
+def may_tell(text: str) -> bool:
+    """Whether a line could tell a place. Depends on its shape alone: digits may be exchanged for others."""
+    return "host" in text or " NCCL " in text or " " not in text or _BLOCK_FIELD.match(text) is not None
 
 
 def short(name: str) -> str:

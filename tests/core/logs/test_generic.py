@@ -16,15 +16,12 @@ from tests.core.logs.lines import log_line, megatron, signals_of, steps_of
     "lines",
     [
         ["step 10: loss 2.5", "step 20: loss 2.4"],
-        [
-            "step: 10  loss:  7.01234  grad_norm:  1.1020  tps: 5,120",
-            "step: 20  loss:  6.9  grad_norm:  1.0  tps: 5,130",
-        ],
-        ["iter 10: loss 3.2011, time 190.44ms, mfu 41.02%", "iter 20: loss 3.1, time 191ms, mfu 41.02%"],
-        ["completed step: 10, seconds: 2.981, loss: 5.120", "completed step: 20, seconds: 2.9, loss: 5.1"],
-        ["steps: 10 loss: 2.3456 iter time (s): 1.234 samples/sec: 415.000", "steps: 20 loss: 2.3 samples/sec: 415.0"],
+        ["step: 10  loss:  7.01234  grad_norm:  1.1020", "step: 20  loss:  6.9  grad_norm:  1.0"],
+        ["iter 10: loss 3.2011, mfu 41.02%", "iter 20: loss 3.1, mfu 41.02%"],
+        ["completed step: 10, loss: 5.120", "completed step: 20, loss: 5.1"],
+        ["steps: 10 loss: 2.3456 samples/sec: 415.000", "steps: 20 loss: 2.3 samples/sec: 415.0"],
         ["{'step': 10, 'loss': 2.5}", "{'step': 20, 'loss': 2.4}"],
-        ["global_step=10, reduced_train_loss=5.87", "global_step=20, reduced_train_loss=5.8"],
+        ["global_step=10, train_loss=5.87", "global_step=20, train_loss=5.8"],
         ["[step=10/5000,epoch=1] 2.5 s/it", "[step=20/5000,epoch=1] 2.5 s/it"],
         ["Epoch 1 | Step 10 of 5000 | train_loss 2.5", "Epoch 1 | Step 20 of 5000 | train_loss 2.4"],
         ["epoch 3 val_loss 3.1 step 10", "epoch 3 val_loss 3.0 step 20"],
@@ -72,19 +69,30 @@ def test_a_lonely_step_needs_two_rises(shape: str) -> None:
         "at step, {} loss 3.0",
         "Downloading shards: {}0%|████ | {}/1000 [00:12<00:20,  1.2it/s]",
         "Loading checkpoint shards: 50%|█ | {}/40 [00:01<00:01, 3.2it/s]",
-        "Epoch 4:  62%|██████▏   | {}/1000 [08:41<05:19,  1.19it/s, v_num=7]",
+        "Epoch 4:  62%|██████▏   | {}/1000 [08:41<05:19,  1.19it/s, acc=0.7]",
+        " 62%|██████▏   | {}/1000 [08:41<05:19,  1.19it/s]",
     ],
 )
 def test_prose_and_other_counters_are_not_taken_for_progress(shape: str) -> None:
     assert steps_of(*(shape.format(n, n) for n in range(1, 9))) == []
 
 
+def test_a_lonely_number_without_a_total_must_come_far_enough_to_be_no_set_up() -> None:
+    assert steps_of(*(f"=== step {n} ===" for n in range(1, 20))) == []
+    assert steps_of(*(f"=== step {n} ===" for n in range(1, 22))) == [1, 2, 20, 21]
+
+
+@pytest.mark.parametrize("lines", [(5, 3, 4), (5, 3, 4, 5, 6), (1, 2, 3, 1, 2, 3)])
+def test_nor_does_a_fall_prove_it(lines: tuple[int, ...]) -> None:
+    assert steps_of(*(f"step {n}" for n in lines)) == []
+
+
 def test_a_number_that_does_not_grow_is_a_setting() -> None:
     assert steps_of(*["global_step 500 loss 3.0"] * 10) == []
 
 
-def test_a_bar_without_text_counts_after_two_rises_and_gives_the_step_time() -> None:
-    bars = [f"  5%|▌   | {n}/1000 [03:10<1:00:12,  3.80s/it]" for n in (50, 51, 52)]
+def test_a_bar_that_carries_a_loss_counts_after_two_rises_and_gives_the_step_time() -> None:
+    bars = [f"  5%|▌   | {n}/1000 [03:10<1:00:12,  3.80s/it, loss=2.3]" for n in (50, 51, 52)]
     assert steps_of(*bars) == [50, 51, 52]
     assert [s.step_time_s for s in signals_of(*bars)] == [pytest.approx(3.8)] * 3
 
@@ -95,7 +103,7 @@ def test_of_a_fast_bar_the_rate_becomes_a_step_time() -> None:
 
 
 def test_bars_are_silent_once_a_keyword_counts() -> None:
-    lines = ["step 10 loss 2", "step 20 loss 2", *(f" 1%|▌| {n}/1000 [03:10<10:12,  4it/s]" for n in range(5))]
+    lines = ["step 10 loss 2", "step 20 loss 2", *(f"train: 1%|▌| {n}/1000 [03:10<10:12,  4it/s]" for n in range(5))]
     assert steps_of(*lines) == [10, 20]
 
 

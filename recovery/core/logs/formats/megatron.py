@@ -14,6 +14,8 @@ from recovery.core.logs.marks import Format, Mark, Memory, finite, step_of
 from recovery.core.types import SignalKind
 
 _ITERATION = re.compile(r"\biteration {1,12}([0-9]{1,10})/ {0,12}([0-9]{1,10}) {0,4}\|")
+_NEOX = "samples/sec:"  # in front of GPT-NeoX's lines
+_EVALUATING = re.compile(r"(?:^| )Evaluating on [0-9]{1,12} samples$")
 _ITS_FIELDS = ("consumed samples:", "elapsed time per iteration")  # NeMo's lines begin alike and lack both
 _SAVING = re.compile(r"\bsaving (?:non-persistent )?checkpoint at iteration {1,12}([0-9]{1,10}) to (\S.*)")
 _SCHEDULED = re.compile(r"\bscheduled an async checkpoint save at iteration {1,12}([0-9]{1,10}) to (\S.*)")
@@ -28,25 +30,28 @@ _IN_FORMAT = re.compile(r" in \S{1,40} format$")
 _PLACES = re.compile(r" \[ ?(?:t|gtp|tp|p|pp)\b[^\]]{0,120}\]$")  # [ t 1/2, p 1/1 ]: the writer's place among the ranks
 
 _MAX_FIELDS = 80
-_WORDS = ("iteration", "checkpoint", "training is done", "metadata file", "exiting program")
+_VALIDATED = re.compile(r"\bvalidation loss at iteration ([0-9]{1,10})\b")
 
 
 class _Megatron:
     name = "megatron"
+    words: tuple[str, ...] = (
+        *_ITS_FIELDS, "aving checkpoint at iteration ", "saving non-persistent checkpoint at ", _FRESH, _DONE,
+        "scheduled an async checkpoint save at ", "successfully saved checkpoint ", "successfully loaded checkpoint ",
+        "could not find the metadata file ", "exiting program ", "validation loss at iteration ", "Evaluating on ",
+    )  # fmt: skip
 
     def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         text = line.text
-        if not any(word in text for word in _WORDS):
-            return ()
         if found := _ITERATION.search(text):
             return _progress(found, text, memory)
-        mark = _save(text) or _load(text, memory) or _end(text)
+        mark = _save(text) or _load(text, memory) or _evaluation(text) or _end(text)
         return (mark,) if mark else ()
 
 
 def _progress(found: re.Match[str], text: str, memory: Memory) -> Sequence[Mark]:
     step = step_of(found[1])
-    if step is None or not any(field in text for field in _ITS_FIELDS):
+    if step is None or not any(field in text for field in _ITS_FIELDS) or _NEOX in text[: found.start()]:
         return ()
     fields = _fields(text[found.end() :])
     elapsed_ms = fields.get("elapsed time per iteration (ms)")
@@ -109,6 +114,14 @@ def _load(text: str, memory: Memory) -> Mark | None:
     elif _FRESH in text:
         path = str(memory.pop("no_tracker", ""))
         return Mark(kind=SignalKind.FRESH_START, rule="megatron.fresh_start", path=path, all_ranks=True)
+    return None
+
+
+def _evaluation(text: str) -> Mark | None:
+    if found := _VALIDATED.search(text):
+        return Mark(kind=SignalKind.EVAL_FINISHED, rule="megatron.validated", step=step_of(found[1]), all_ranks=True)
+    if _EVALUATING.search(text):
+        return Mark(kind=SignalKind.EVAL_STARTED, rule="megatron.evaluating", all_ranks=True)
     return None
 
 

@@ -1,0 +1,104 @@
+"""NeMo's output, 1.x and 2.x. What Lightning says below it (restored states) is read as Lightning's.
+
+Source: `nemo/lightning/pytorch/callbacks/progress_printer.py`, `model_checkpoint.py`, `nemo/lightning/io/` and
+`utils/exp_manager.py` of NVIDIA/NeMo (now NVIDIA-NeMo/Speech), 2022 to 2026.
+
+Traps: NeMo 1 prints `global_step=99.00` in Lightning's bar. Steps are counted from 0, and `Async checkpoint save for
+step 25` is the save after iteration 24: the step is the one in the file's name. Both lines of an asynchronous save come
+when it is durable. `Training from scratch` is only a warning: a save that was cut short is passed over like none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from recovery.core.logs.fields import NUMBER, Says, number, said
+from recovery.core.logs.lines import CleanLine
+from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.types import SignalKind as S
+
+_PRINTED = re.compile(r"\bTraining epoch [0-9]{1,6}, iteration ([0-9]{1,10})/[0-9]{1,10} \| ")
+_VALIDATION = re.compile(r"\bValidation: iteration ([0-9]{1,10})/([0-9]{1,10})\b")
+_GLOBAL_STEP = re.compile(r"\bglobal_step(?:=|: )([0-9]{1,10})(?:\.0{1,4})?(?![0-9.])")
+_LOSS = re.compile(rf"\breduced_train_loss(?:=|: )({NUMBER})")
+_SECONDS = re.compile(rf"\btrain_step_timing in s(?:=|: )({NUMBER})")
+_TABLE = (
+    Says(
+        S.SAVE_STARTED, "nemo.saving", "Checkpoint save for step ",
+        re.compile(r"\bCheckpoint save for step (?P<step>[0-9]{1,10}) started\b"),
+    ),
+    Says(
+        S.SAVE_STARTED, "nemo.written", "Global Checkpoint Save : Rank: 0 : ",
+        re.compile(r"Global Checkpoint Save : Rank: 0 : Iteration: (?P<step>[0-9]{1,10}) : "),
+    ),
+    Says(
+        S.SAVE_DURABLE, "nemo.saved", "Successfully saved checkpoint from iteration ",
+        re.compile(r"Successfully saved checkpoint from iteration {1,10}(?P<step>[0-9]{1,10}) to (?P<path>\S{1,400})"),
+    ),
+    Says(
+        S.SAVE_DURABLE, "nemo.finalized", "Async checkpoint save for step ",
+        re.compile(r"Async checkpoint save for step [0-9]{1,10} \((?P<path>[^)]{1,400})\) finalized successfully"),
+    ),
+    Says(
+        S.FRESH_START, "nemo.fresh_start", " Training from scratch.",
+        re.compile(r"no checkpoint folder at checkpoint_dir ?:(?P<path>\S{1,400}?)\. Training from scratch"),
+    ),
+)  # fmt: skip
+
+
+class _NeMo:
+    name = "nemo"
+    words = ("reduced_train_loss", "Validation: iteration ", *(row.literal for row in _TABLE))
+
+    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+        text = line.text
+        if mark := _progress(text):
+            memory.pop("evaluating", None)
+            return (mark,)
+        if found := _VALIDATION.search(text):
+            return _validation(found, memory)
+        mark = said(text, _TABLE)
+        return _save(mark, text, memory) if mark else ()
+
+
+def _progress(text: str) -> Mark | None:
+    printed, global_step = _PRINTED.search(text), _GLOBAL_STEP.search(text)
+    loss, seconds = _LOSS.search(text), _SECONDS.search(text)
+    found = global_step or printed
+    step = step_of(found[1]) if found else None
+    if step is None or not (printed or loss):
+        return None
+    return Mark(
+        kind=S.PROGRESS, rule="nemo.printed" if printed else "nemo.bar", step=step,
+        loss=number(loss[1]) if loss else None, step_time_s=number(seconds[1]) if seconds else None, all_ranks=True,
+    )  # fmt: skip
+
+
+def _validation(found: re.Match[str], memory: Memory) -> Sequence[Mark]:
+    if int(found[1]) >= int(found[2]):
+        memory.pop("evaluating", None)
+        return (Mark(kind=S.EVAL_FINISHED, rule="nemo.validated", all_ranks=True),)
+    if memory.get("evaluating"):
+        return ()
+    memory["evaluating"] = True
+    return (Mark(kind=S.EVAL_STARTED, rule="nemo.validating", all_ranks=True),)
+
+
+def _save(mark: Mark, text: str, memory: Memory) -> Sequence[Mark]:
+    """An asynchronous save is told twice at its end: the second time only where the first was not printed."""
+    if mark.kind is not S.SAVE_DURABLE:
+        return (mark,)
+    name = text.rpartition("/")[2].partition(")")[0].strip()[:400]
+    if mark.rule == "nemo.finalized":
+        if memory.pop("saved", None) == name:
+            return ()
+        return (mark,)
+    memory["saved"] = name
+    if mark.path and mark.path.endswith(name):
+        mark = replace(mark, path=mark.path[: -len(name)].rstrip("/"))
+    return (mark,)
+
+
+FORMAT: Format = _NeMo()
