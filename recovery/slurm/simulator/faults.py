@@ -39,7 +39,7 @@ def _is_armed(job: Job, number: int, fault: Fault) -> bool:
     last = job.fired.get(str(number))
     if last is not None and (not fault.repeat or last >= job.restart_count):
         return False
-    if fault.attempt not in (None, job.restart_count):
+    if fault.attempt not in (None, job.restart_count) or fault.task not in (None, job.task):
         return False
     return not fault.node or fault.node in job.nodes
 

@@ -60,12 +60,13 @@ class Fault:
     """One thing that goes wrong, once.
 
     It strikes in iteration `step`, so the last one reported is `step - 1`; where an attempt resumes behind `step`, at
-    its first iteration. It waits for the attempt and the node that it names.
+    its first iteration. It waits for the attempt, the task and the node that it names.
     """
 
     kind: FaultKind
     step: int = 0
     attempt: int | None = None  # None: whichever attempt comes to the step first
+    task: int | None = None  # of an array; None: whichever
     node: str = ""  # strikes only while the job runs there; "" with `rank` None: the last rank's node
     rank: int | None = None
     repeat: bool = False  # strikes again in every later attempt: a broken GPU, a bug in the code

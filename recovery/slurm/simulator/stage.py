@@ -147,6 +147,7 @@ class Stage:
         del self.state.jobs[job.job_id]
         keep = self.spec.keep_records_s
         record = Forgotten(
+            name=job.spec.name,
             attempts=[*job.past, job.attempt()],
             log=job.log,
             run=self.run_key(job),

@@ -189,6 +189,7 @@ class Run:
 class Forgotten:
     """What accounting still knows of jobs with one id that the controller has dropped."""
 
+    name: str
     attempts: list[Attempt]
     log: str
     run: str
