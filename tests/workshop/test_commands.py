@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -102,10 +103,61 @@ def test_a_disabled_cluster_keeps_what_is_known_of_it(run: Run) -> None:
 
 
 @pytest.mark.django_db
+def test_what_is_not_given_stays_as_it_is(run: Run, tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.touch()
+    run("set_cluster", "gpu", "--slurm-conf", str(conf), "--poll-interval", "5", "--disable")
+    run("set_cluster", "gpu", "--poll-interval", "7")
+    cluster = Cluster.objects.get()
+    assert (cluster.options, cluster.poll_interval_s, cluster.enabled) == ({"slurm_conf": str(conf)}, 7, False)
+    run("set_cluster", "gpu", "--enable", "--option", "slurm_conf=", "--option", "prefix=ssh login1")
+    cluster.refresh_from_db()
+    assert (cluster.options, cluster.enabled) == ({"prefix": "ssh login1"}, True)
+
+
+@pytest.mark.django_db
+def test_another_back_end_takes_none_of_the_old_ones_options(run: Run) -> None:
+    make_cluster(options={"prefix": "ssh login1"})
+    said = run("set_cluster", "gpu", "--backend", "rest", "--option", "url=https://slurm.example:6820")
+    cluster = Cluster.objects.get()
+    assert (cluster.backend, cluster.options) == ("rest", {"url": "https://slurm.example:6820"})
+    assert "through slurmrestd" in said
+
+
+@pytest.mark.django_db
+def test_a_token_reaches_neither_the_audit_trail_nor_the_terminal(run: Run) -> None:
+    url = "url=https://slurm.example:6820"
+    said = run("set_cluster", "gpu", "--backend", "rest", "--option", url, "--option", "token=very-secret")
+    assert Cluster.objects.get().options["token"] == "very-secret"
+    assert "very-secret" not in said + json.dumps(Event.objects.get().data)
+    assert "slurm.example" in json.dumps(Event.objects.get().data)
+
+
+@pytest.mark.django_db
+def test_an_option_taken_away_is_not_missed_where_the_back_end_needs_it(run: Run) -> None:
+    run("set_cluster", "gpu", "--backend", "rest", "--option", "url=https://slurm.example:6820")
+    with pytest.raises(CommandError, match="option url"):
+        run("set_cluster", "gpu", "--option", "url=")
+    assert Cluster.objects.get().options == {"url": "https://slurm.example:6820"}
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["a b"], "letters, digits"),
+        (["gpu", "--option", "colour=blue"], "no option 'colour': it takes slurm_conf"),
+        (["gpu", "--option", "prefix"], "NAME=VALUE"),
+        (["gpu", "--option", "prefix=ssh 'x"], "prefix"),
+        (["gpu", "--backend", "rest"], "needs the option url"),
+        (["gpu", "--backend", "rest", "--option", "url=nowhere"], "option url"),
+        (
+            ["gpu", "--backend", "rest", "--option", "url=https://a:1", "--option", "token_file=/nowhere/t"],
+            "token_file",
+        ),
+        (["gpu", "--backend", "simulator"], "state_dir"),
+        (["gpu", "--poll-interval", "600"], "RECOVERY_STALE_AFTER_S"),
+        (["gpu", "--poll-interval", "nan"], "below one second"),
         (["gpu", "--slurm-conf", "/nowhere/slurm.conf"], "no file /nowhere"),
         (["gpu", "--bin-dir", "/nowhere"], "no scontrol in /nowhere"),
         (["gpu", "--poll-interval", "0.1"], "below one second"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.core.validators import validate_slug
@@ -15,42 +17,72 @@ from django.db import transaction
 from recovery import audit
 from recovery.management.person import at_the_command_line
 from recovery.models import Cluster
+from recovery.slurm.registry import OPTIONS, BadOptions, client_for
+
+SECRET = frozenset({"token"})  # never shown, and never written into the audit trail
+FILES = ("slurm_conf", "token_file", "ca_file")
+DEFAULT_INTERVAL_S = 10.0
 
 
 class Command(BaseCommand):
-    help = "Point the desk at a cluster through Slurm's own commands, or change how it is reached."
+    help = "Tell the desk of a cluster, or change how it is reached. What is not given stays as it is."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        known = "; ".join(f"{name}: {', '.join(options)}" for name, options in OPTIONS.items())
         parser.add_argument("name", help="as pages and API call it: letters, digits, '-' and '_'")
-        parser.add_argument("--slurm-conf", type=Path, help="where Slurm's commands don't find it by themselves")
-        parser.add_argument("--bin-dir", type=Path, help="of squeue, scontrol and sacct, where they are not on PATH")
-        parser.add_argument("--poll-interval", type=float, default=10, help="seconds between two looks (default: 10)")
-        parser.add_argument("--disable", action="store_true", help="stop looking at it; what is known of it stays")
+        parser.add_argument("--backend", choices=list(OPTIONS), help="what reaches it (default for a new one: cli)")
+        parser.add_argument(
+            "--option", action="append", default=[], metavar="NAME=VALUE",
+            help=f"of the back end, once for each; an empty value takes it away. {known}",
+        )  # fmt: skip
+        parser.add_argument("--slurm-conf", help="short for --option slurm_conf=FILE")
+        parser.add_argument("--bin-dir", help="short for --option bin_dir=FOLDER")
+        parser.add_argument(
+            "--poll-interval", type=float, help=f"seconds between two looks (default: {DEFAULT_INTERVAL_S:g})"
+        )
+        switch = parser.add_mutually_exclusive_group()
+        switch.add_argument("--disable", action="store_true", help="stop looking at it; what is known of it stays")
+        switch.add_argument("--enable", action="store_true", help="look at it again")
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = checked_name(options["name"])
-        if options["poll_interval"] < 1:
-            raise CommandError("--poll-interval is below one second: the controller has other work, too.")
-        wanted = {
-            "backend": "cli",
-            "options": reached_by(options["slurm_conf"], options["bin_dir"]),
-            "poll_interval_s": options["poll_interval"],
-            "enabled": not options["disable"],
-            "next_look_at": datetime.now(UTC),
-        }
-        with transaction.atomic():
-            cluster, is_new = Cluster.objects.update_or_create(name=name, defaults=wanted)
-            audit.record(
-                "cluster.added" if is_new else "cluster.changed",
-                actor=at_the_command_line(),
-                at=datetime.now(UTC),
-                subject_kind="cluster",
-                subject_id=cluster.pk,
-                options=cluster.options,
-                enabled=cluster.enabled,
-            )
-        self.stdout.write(
-            f"{name} is {'looked at' if cluster.enabled else 'no longer looked at'}. See `manage.py doctor`."
+        before = Cluster.objects.filter(name=name).first()
+        cluster = before or Cluster(name=name, backend="cli", poll_interval_s=DEFAULT_INTERVAL_S)
+        given = given_options(options["option"], slurm_conf=options["slurm_conf"], bin_dir=options["bin_dir"])
+        change_back_end(cluster, options["backend"] or cluster.backend, given)
+        if options["poll_interval"] is not None:
+            cluster.poll_interval_s = checked_interval(options["poll_interval"])
+        if options["disable"] or options["enable"]:
+            cluster.enabled = bool(options["enable"])
+        cluster.next_look_at = datetime.now(UTC)
+        save(cluster, is_new=before is None)
+        looked_at = "looked at" if cluster.enabled else "no longer looked at"
+        self.stdout.write(f"{name} is {looked_at} through {cluster.get_backend_display()}. See `manage.py doctor`.")
+
+
+def change_back_end(cluster: Cluster, backend: str, given: Mapping[str, str]) -> None:
+    """Options of another back end mean nothing to this one, so a change of back end begins with none."""
+    kept = cluster.options if backend == cluster.backend else {}
+    options = {name: value for name, value in {**kept, **given}.items() if value}
+    if cluster.pk is None or given or backend != cluster.backend:
+        check(backend, options)
+    cluster.backend, cluster.options = backend, options
+
+
+def save(cluster: Cluster, *, is_new: bool) -> None:
+    now = datetime.now(UTC)
+    fields = ["backend", "options", "enabled", "poll_interval_s", "next_look_at"]
+    with transaction.atomic():
+        cluster.save(update_fields=None if is_new else fields)  # a worker may be writing the rest
+        audit.record(
+            "cluster.added" if is_new else "cluster.changed",
+            actor=at_the_command_line(),
+            at=now,
+            subject_kind="cluster",
+            subject_id=cluster.pk,
+            backend=cluster.backend,
+            options={name: "(hidden)" if name in SECRET else value for name, value in cluster.options.items()},
+            enabled=cluster.enabled,
         )
 
 
@@ -62,10 +94,42 @@ def checked_name(name: str) -> str:
     return name
 
 
-def reached_by(slurm_conf: Path | None, bin_dir: Path | None) -> dict[str, str]:
-    if slurm_conf and not slurm_conf.is_file():
-        raise CommandError(f"--slurm-conf: there is no file {slurm_conf}.")
-    if bin_dir and not (bin_dir / "scontrol").is_file():
-        raise CommandError(f"--bin-dir: there is no scontrol in {bin_dir}.")
-    given = {"slurm_conf": slurm_conf, "bin_dir": bin_dir}
-    return {name: str(path.absolute()) for name, path in given.items() if path}
+def checked_interval(seconds: float) -> float:
+    if not seconds >= 1:
+        raise CommandError("--poll-interval is below one second: the controller has other work, too.")
+    if seconds >= settings.STALE_AFTER_S:
+        raise CommandError(
+            f"--poll-interval must be below RECOVERY_STALE_AFTER_S={settings.STALE_AFTER_S:g}: "
+            "between two looks the picture would be stale, and nothing acts on a stale picture."
+        )
+    return seconds
+
+
+def given_options(pairs: Sequence[str], *, slurm_conf: str | None, bin_dir: str | None) -> dict[str, str]:
+    """What was named at the command line; "" takes an option away."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise CommandError(f"--option {pair[:50]}: write NAME=VALUE.")
+        found[name] = value.strip()
+    for name, path in (("slurm_conf", slurm_conf), ("bin_dir", bin_dir)):
+        if path is not None:
+            found[name] = str(Path(path).absolute()) if path else ""
+    return found
+
+
+def check(backend: str, options: Mapping[str, str]) -> None:
+    """Names and values by the back end itself; then the files, where they are on this machine."""
+    try:
+        client_for(backend, options, timeout_s=settings.SLURM_TIMEOUT_S)
+    except BadOptions as error:
+        raise CommandError(str(error)) from error
+    if options.get("prefix"):
+        return  # the paths are those of the machine that the prefix leads to
+    for name in FILES:
+        if name in options and not Path(options[name]).is_file():
+            raise CommandError(f"Option {name}: there is no file {options[name]} on this machine. Correct the path.")
+    folder = options.get("bin_dir")
+    if folder and not (Path(folder) / "scontrol").is_file():
+        raise CommandError(f"Option bin_dir: there is no scontrol in {folder}. Name the folder of Slurm's commands.")
