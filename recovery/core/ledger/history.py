@@ -116,7 +116,11 @@ class CaseClocks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class History:
-    """Everything known of one run."""
+    """Everything known of one run.
+
+    `sees_checkpoints`: its complete checkpoints can be seen, in its folder or by the trainer's word. Where they can't,
+    no work is called lost merely because no checkpoint of it is known.
+    """
 
     attempts: tuple[AttemptSpan, ...] = ()
     phases: tuple[PhaseSpan, ...] = ()
@@ -126,3 +130,4 @@ class History:
     restores: tuple[Restored, ...] = ()
     checkpoints: tuple[CheckpointDone, ...] = ()
     cases: tuple[CaseClocks, ...] = ()
+    sees_checkpoints: bool = True

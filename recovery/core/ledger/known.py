@@ -12,16 +12,17 @@ Span = TypeVar("Span", PhaseSpan, BlindSpan, SlowSpan)
 
 
 def known_by(history: History, now: datetime) -> History:
-    """The same without repetition and without what lies after `now`. What ends only then still lasts."""
+    """The same without what lies after `now`. What ends only then still lasts."""
     return History(
-        attempts=tuple(_attempt(span, now) for span in set(history.attempts) if span.submitted_at <= now),
+        attempts=tuple(_attempt(span, now) for span in history.attempts if span.submitted_at <= now),
         phases=_spans(history.phases, now),
         blind=_spans(history.blind, now),
         slow=_spans(history.slow, now),
-        steps=tuple(step for step in set(history.steps) if step.at <= now),
-        restores=tuple(restore for restore in set(history.restores) if restore.at <= now),
-        checkpoints=tuple(done for done in set(history.checkpoints) if done.completed_at <= now),
-        cases=tuple(_case(clocks, now) for clocks in set(history.cases) if clocks.detected_at <= now),
+        steps=tuple(step for step in history.steps if step.at <= now),
+        restores=tuple(restore for restore in history.restores if restore.at <= now),
+        checkpoints=tuple(done for done in history.checkpoints if done.completed_at <= now),
+        sees_checkpoints=history.sees_checkpoints,
+        cases=tuple(_case(clocks, now) for clocks in history.cases if clocks.detected_at <= now),
     )
 
 
@@ -32,7 +33,7 @@ def _attempt(span: AttemptSpan, now: datetime) -> AttemptSpan:
 def _spans(spans: tuple[Span, ...], now: datetime) -> tuple[Span, ...]:
     return tuple(
         span if span.end is None or span.end <= now else replace(span, end=None)
-        for span in set(spans)
+        for span in spans
         if span.start <= now
     )
 

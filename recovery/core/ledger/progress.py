@@ -67,7 +67,10 @@ class _Saved:
 
 
 def worked(history: History, lives: list[Life], *, now: int, over: bool) -> list[Worked]:
-    """The training of every attempt. `over`: the run has ended, so that nothing will ever restore it."""
+    """The training of every attempt.
+
+    `over`: the run has ended. What no checkpoint holds then is lost too, unless its attempt came to its proper end.
+    """
     saved = _saved(history.checkpoints)
     stretches = _stretches(history, lives, saved, now)
     finished = {life.attempt for life in lives if life.state is JobState.COMPLETED}
@@ -77,7 +80,7 @@ def worked(history: History, lives: list[Life], *, now: int, over: bool) -> list
         if not stretch.marks:
             continue
         cut = _moment_of(stretch, floor) if floor is not None else _saved_until(stretch, saved)
-        lost = floor is not None or (over and stretch.attempt not in finished)
+        lost = floor is not None or (over and history.sees_checkpoints and stretch.attempt not in finished)
         result.append(Worked(attempt=stretch.attempt, start=stretch.began, cut=cut, end=stretch.end, lost=lost))
     return result
 
@@ -202,7 +205,14 @@ def _moment_of(stretch: Stretch, step: int) -> int:
 
 
 def _saved_until(stretch: Stretch, saved: list[_Saved]) -> int:
-    """The newest moment whose steps a complete checkpoint of this stretch holds."""
-    own = [c for c in saved if c.at >= stretch.start and c.attempt in (None, stretch.attempt)]
-    moments = (max(stretch.began, min(_moment_of(stretch, c.step), c.at)) for c in own)
-    return max(moments, default=stretch.began)
+    """The newest moment whose steps a complete checkpoint of this stretch holds.
+
+    One whose writer isn't known counts where the stretch had done its step before: an older one may be seen late.
+    """
+    moments = [stretch.began]
+    for checkpoint in saved:
+        done = _moment_of(stretch, checkpoint.step)
+        written = checkpoint.attempt == stretch.attempt or (checkpoint.attempt is None and done <= checkpoint.at)
+        if written and checkpoint.at >= stretch.start:
+            moments.append(min(done, checkpoint.at))
+    return max(moments)

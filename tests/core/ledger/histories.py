@@ -103,7 +103,8 @@ def history_of(data: bytes, *, latest: int = LATEST) -> History:
     for _ in range(len(data) // 6):
         kind, value = reader.thing()
         things.setdefault(kind, []).append(value)
-    return History(**{kind: tuple(values) for kind, values in things.items()})
+    kinds = {kind: tuple(values) for kind, values in things.items()}
+    return History(**kinds, sees_checkpoints=data[-1:] < b"\xc0")
 
 
 def _orderly(reader: Reader) -> list[AttemptSpan]:

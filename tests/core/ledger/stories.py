@@ -25,6 +25,7 @@ from recovery.core.types import FindingKind, JobState, Phase
 
 START = datetime(2026, 1, 11, 9, 0, tzinfo=UTC)
 GPUS = 16
+KINDS = tuple(name for name in History.__slots__ if name != "sees_checkpoints")
 
 
 def at(minutes: float) -> datetime:
@@ -118,6 +119,6 @@ def joined(*histories: History) -> History:
     """One history that knows all that these know."""
     result = History()
     for history in histories:
-        fields = {name: getattr(result, name) + getattr(history, name) for name in History.__slots__}
+        fields = {name: getattr(result, name) + getattr(history, name) for name in KINDS}
         result = replace(result, **fields)
     return result

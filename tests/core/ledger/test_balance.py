@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recovery.core.ledger import History, Totals, extend_ledger, keep_ledger, totals_of
 from tests.core.ledger.histories import LATEST, NOW, histories, moment
-from tests.core.ledger.stories import assert_balanced, at, attempt
+from tests.core.ledger.stories import KINDS, assert_balanced, at, attempt
 
 MICROSECOND = timedelta(microseconds=1)
 LATER = st.integers(0, 10_000_000_000).map(lambda us: NOW + us * MICROSECOND)
@@ -33,8 +34,8 @@ def test_the_categories_sum_to_the_wall_time_exactly(history: History) -> None:
 @settings(max_examples=150, deadline=None)
 @given(histories(), st.randoms(use_true_random=False))
 def test_order_and_repetition_of_what_is_known_change_nothing(history: History, chance: random.Random) -> None:
-    fields = {}
-    for name in History.__slots__:
+    fields: dict[str, Any] = {}
+    for name in KINDS:
         values = [*getattr(history, name), *getattr(history, name)]
         chance.shuffle(values)
         fields[name] = tuple(values)
@@ -65,7 +66,7 @@ def test_quiet_moments_add_up(history: History, one: datetime, other: datetime) 
 @given(histories())
 def test_what_is_dated_later_changes_nothing_now(history: History) -> None:
     """Kept at an earlier moment, a ledger is that of the history as it was known then."""
-    known = {
+    known: dict[str, Any] = {
         "attempts": tuple(a for a in history.attempts if a.submitted_at <= NOW),
         "phases": tuple(span for span in history.phases if span.start <= NOW),
         "steps": tuple(step for step in history.steps if step.at <= NOW),
