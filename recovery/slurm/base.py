@@ -345,7 +345,10 @@ class SlurmClient(Protocol):
         ...
 
     def drain_node(self, name: str, reason: str) -> None:
-        """Let a node take no new jobs; those that run on it go on."""
+        """Let a node take no new jobs; those that run on it go on.
+
+        Raises SlurmRefused where it is drained already: the reason of whoever did it stays.
+        """
         ...
 
     def resume_node(self, name: str) -> None:
@@ -353,7 +356,10 @@ class SlurmClient(Protocol):
         ...
 
     def submit(self, submission: Submission) -> str:
-        """Submit a batch script; the new job's id."""
+        """Submit a batch script; the new job's id.
+
+        What can't be submitted raises SlurmRefused before Slurm is asked (submissions.py).
+        """
         ...
 
     def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:

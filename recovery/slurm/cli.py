@@ -38,6 +38,8 @@ from recovery.slurm.cli_squeue import Row
 from recovery.slurm.command import Answer
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import check_job_id
+from recovery.slurm.states import check_not_drained
+from recovery.slurm.submissions import check_submission
 
 T = TypeVar("T")
 
@@ -159,7 +161,9 @@ class CliClient(SlurmClient):
         self._run(*cli_writes.set_admin_comment(job_id, text))
 
     def drain_node(self, name: str, reason: str) -> None:
-        self._run(*cli_writes.drain_node(name, reason))
+        argv = cli_writes.drain_node(name, reason)
+        check_not_drained(self.nodes(), name)
+        self._run(*argv)
 
     def resume_node(self, name: str) -> None:
         self._run(*cli_writes.resume_node(name))
@@ -167,7 +171,7 @@ class CliClient(SlurmClient):
     def submit(self, submission: Submission) -> str:
         """A submission whose admin comment is refused afterwards stands: its job is returned without one."""
         tried = f"submit a script for {submission.user[:100]!r}"
-        cli_submit.check(submission, tried=tried)
+        check_submission(submission, tried=tried)
         if submission.environment and self._commands.elsewhere:
             message = "variables can't be handed over to a submit host: set them in the script"
             raise SlurmRefused(message, tried=tried, permanent=True)
@@ -203,8 +207,9 @@ class CliClient(SlurmClient):
     def _records(self, found: list[Row]) -> list[JobRecord]:
         ending = cli_squeue.ending(found)[:MANY_ENDING]
         allocated = {row.raw_id: self._allocated(row) for row in ending}
+        reasons = self._reasons(cli_squeue.held_by_requeue(found))
         try:
-            return [cli_squeue.record(row, allocated=allocated) for row in found]
+            return [cli_squeue.record(row, allocated=allocated, reasons=reasons) for row in found]
         except BadAnswer as error:
             raise SlurmUnreachable(f"the answer can't be used: {error}", tried="squeue") from error
 
@@ -215,6 +220,14 @@ class CliClient(SlurmClient):
         except JobNotFound:
             return ()
         return cli_scontrol.allocated_nodes(answer.output, row)
+
+    def _reasons(self, held: list[Row]) -> dict[str, str]:
+        """22.05 answers with all jobs whatever is asked, so nobody is asked where no job is held so."""
+        if not held:
+            return {}
+        ids = ",".join(row.raw_id for row in held)
+        answer = self._run("squeue", "--json", "--all", "--local", "--states=all", f"--jobs={ids}")
+        return _parsed(answer, cli_json.reasons)
 
     def _confirm_no_jobs(self) -> None:
         """No jobs at all is said by another command, too, or was not seen."""

@@ -52,6 +52,7 @@ _REFUSALS = (
     "User's group not permitted to use this partition",
     "This does not look like a batch script",  # sbatch's own words, before it asks anybody
     "sbatch --help",
+    "runuser: user ",  # … does not exist
 )
 _PARTLY_DONE = ": No error"  # one line per task of an array, and at least one of them worked
 _REFUSED_FOR_NOW = (

@@ -37,6 +37,15 @@ def parse_jobs(answer: str) -> list[JobRecord]:
     return [job_record(entry) for entry in _entries(answer, "jobs")]
 
 
+def reasons(answer: str) -> dict[str, str]:
+    """The `state_reason` of every job by its raw id: squeue's text has a description in its place."""
+    found = {}
+    for entry in _entries(answer, "jobs"):
+        words = (values.text(entry, "state_reason"), values.text(entry, "state_description"))
+        found[str(values.number(entry, "job_id"))] = state_reason(*words)
+    return found
+
+
 def _entries(answer: str, *keys: str) -> list[dict[str, Any]]:
     """The list under the first of these keys that the answer has, and a whole one."""
     try:

@@ -5,9 +5,10 @@ question has a separator of its own, made by chance, which squeue puts behind ev
 environment (SQUEUE_FORMAT2), which other users can't see. A record is as many fields as were asked for: one more or one
 less, and the whole answer counts as none.
 
-Two things squeue can't tell. 22.05 has no long name for the excluded nodes, so they are asked for beside it (`%x`: node
-names that slurmctld has checked). And the nodes of a job that is ending become fewer, first of all by the one that was
-lost: all of them stand in `scontrol show job --details` (cli_scontrol.allocated_nodes).
+Three things squeue can't tell. 22.05 has no long name for the excluded nodes, so they are asked for beside it (%x: node
+names that slurmctld has checked). The nodes of a job that is ending become fewer, first of all by the one that was
+lost: all of them stand in `scontrol show job --details` (cli_scontrol.allocated_nodes). And whether somebody has put a
+hold of their own on a job that was requeued held, only its JSON tells (cli_json.reasons).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from recovery.slurm.job_gpus import gpus_of
 from recovery.slurm.job_paths import PathFacts
 from recovery.slurm.json_values import MAX_COUNT, BadAnswer, clean
 from recovery.slurm.names import user_name
-from recovery.slurm.states import job_state, state_reason
+from recovery.slurm.states import REQUEUED_IN_HELD_STATE, job_state, state_reason
 
 OPTIONS = ("--noheader", "--all", "--local", "--noconvert", "--states=all")
 FORMAT_VARIABLE = "SQUEUE_FORMAT2"
@@ -198,8 +199,11 @@ def excluded_nodes(answer: str) -> dict[str, str]:
     return found
 
 
-def record(row: Row, *, allocated: Mapping[str, tuple[str, ...]]) -> JobRecord:
-    """The job in our names. `allocated` has all nodes of the jobs that are ending, by raw id. Raises BadAnswer."""
+def record(row: Row, *, allocated: Mapping[str, tuple[str, ...]], reasons: Mapping[str, str]) -> JobRecord:
+    """The job in our names. Raises BadAnswer.
+
+    By raw id, `allocated` has all nodes of the jobs that are ending, `reasons` the words for those held by a requeue.
+    """
     state = job_state((row.state,))
     submitted = _time(row.submitted)
     if submitted is None:
@@ -216,7 +220,7 @@ def record(row: Row, *, allocated: Mapping[str, tuple[str, ...]]) -> JobRecord:
         user=user,
         state=state,
         submitted_at=submitted,
-        state_reason=clean(state_reason(row.reason)),
+        state_reason=reasons.get(row.raw_id) or clean(state_reason(row.reason)),
         account=_text(row.account),
         partition=_text(row.partition),
         restart_count=_count(row.restarts),
@@ -249,6 +253,11 @@ def record(row: Row, *, allocated: Mapping[str, tuple[str, ...]]) -> JobRecord:
 def ending(found: Sequence[Row]) -> list[Row]:
     """Those whose list of nodes may already be too short."""
     return [row for row in found if job_state((row.state,)) is JobState.COMPLETING]
+
+
+def held_by_requeue(found: Sequence[Row]) -> list[Row]:
+    """Those that a held requeue holds, and perhaps somebody else besides."""
+    return [row for row in found if row.reason == REQUEUED_IN_HELD_STATE]
 
 
 # --- single fields ---------------------------------------------------------------------------------------------------

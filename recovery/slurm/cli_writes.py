@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from recovery.slurm.base import NotSupported, Operation, SlurmRefused
 from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line
+from recovery.slurm.submissions import MAX_TIME_LIMIT_S
 
 MAX_ADMIN_COMMENT = 1000
 MAX_REASON = 500
-MAX_MINUTES = 365 * 24 * 60 - 1  # a year is slurmctld's word for unlimited
 
 Argv = tuple[str, ...]
 
@@ -54,7 +54,7 @@ def set_time_limit(job_id: str, seconds: float) -> Argv:
 
 def minutes(seconds: float, *, tried: str) -> int:
     """Slurm's unit, rounded up. Raises SlurmRefused for what is no time limit."""
-    if not 0 < seconds <= MAX_MINUTES * 60:  # not a number is not between either
+    if not 0 < seconds <= MAX_TIME_LIMIT_S:  # not a number is not between either
         raise SlurmRefused(f"{seconds} s is no time limit", tried=tried, permanent=True)
     return math.ceil(seconds / 60)
 

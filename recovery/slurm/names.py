@@ -31,7 +31,7 @@ def check_node_name(name: str, *, tried: str) -> None:
 
 def check_node_names(names: Iterable[str], *, tried: str) -> None:
     for name in names:
-        if not is_node_name(name):
+        if not is_node_name(name) or name.upper() == "ALL":  # Slurm's word for every node
             raise SlurmRefused(f"{name[:100]!r} is not a node name", tried=tried, permanent=True)
 
 

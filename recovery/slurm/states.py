@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from recovery.core.types import JobState, NodeState
-from recovery.slurm.base import HELD_BY_REQUEUE
+from recovery.slurm.base import HELD_BY_REQUEUE, NodeRecord, SlurmRefused
 
 # One word of Slurm's each. Flags come before base states: a job that is COMPLETING is so whatever it was before.
 _FLAGS: tuple[tuple[str, JobState], ...] = (
@@ -27,6 +27,8 @@ _FLAGS: tuple[tuple[str, JobState], ...] = (
 _BASE: dict[str, JobState] = {
     state.name: state for state in JobState if state not in (JobState.UNKNOWN, JobState.REQUEUED, JobState.COMPLETING)
 }
+
+REQUEUED_IN_HELD_STATE = "job requeued in held state"  # slurmctld's job_mgr.c
 
 _UNUSABLE = frozenset({"DOWN", "ERROR", "NOT_RESPONDING", "INVALID_REG", "INVAL", "REBOOT_ISSUED"})
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
@@ -60,9 +62,18 @@ def state_reason(reason: str, description: str = "") -> str:
 
     A description that slurmctld gives besides takes the place of the word, as it does in squeue and scontrol, and is
     written as scontrol writes it ("launch_failed_requeued_held"); of "ReqNodeNotAvail, UnavailableNodes:n3" the word
-    is left. The hold that a held requeue leaves, and nobody since, has a word of ours.
+    is left. The description that a held requeue leaves stays when somebody holds the job as well: there only the
+    word tells whose hold it is, and ours has a word of its own.
     """
+    if description == REQUEUED_IN_HELD_STATE:
+        return HELD_BY_REQUEUE if reason == "JobHeldUser" else reason
     said = (description or reason).partition(",")[0].strip()
-    if said == "job requeued in held state":  # slurmctld's job_mgr.c
-        return HELD_BY_REQUEUE
     return "" if said in ("None", "(null)") else said.replace(" ", "_")
+
+
+def check_not_drained(nodes: Iterable[NodeRecord], name: str) -> None:
+    """Raises SlurmRefused where somebody has drained the node already: Slurm would put our reason over theirs."""
+    for node in nodes:
+        if node.name == name and node.state in (NodeState.DRAINING, NodeState.DRAINED):
+            message = f"it is drained already: {node.reason or 'without a reason'}"
+            raise SlurmRefused(message, tried=f"drain node {name}", permanent=True)

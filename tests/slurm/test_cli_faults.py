@@ -15,6 +15,7 @@ from recovery.slurm.base import JobNotFound, Operation, SlurmError, SlurmRefused
 from recovery.slurm.cli import CliClient
 from tests.slurm.fake_slurm import JOB, FakeSlurm, squeue_answer
 
+NODES = '{"nodes": [{"name": "n1", "state": "idle"}], "errors": []}'
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 READS: dict[str, Callable[[CliClient], object]] = {
     "jobs": CliClient.jobs,
@@ -148,6 +149,7 @@ def test_nothing_of_our_own_environment_reaches_a_command(slurm: FakeSlurm, monk
 
 def test_writes_are_plain_argument_lists(slurm: FakeSlurm) -> None:
     slurm.answers("exit 0")
+    slurm.prints(NODES, "sinfo")
     for write in WRITES.values():
         write(slurm.client())
     slurm.client().set_excluded_nodes("12_3", ())
@@ -160,6 +162,7 @@ def test_writes_are_plain_argument_lists(slurm: FakeSlurm) -> None:
         ["scancel", "--verbose", "12"],
         ["scontrol", "update", "JobId=12", "TimeLimit=2"],
         ["scontrol", "update", "JobId=12", "AdminComment=by hand see 4"],
+        ["sinfo", "--json", "--all", "--Node"],
         ["scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=bad GPU"],
         ["scontrol", "update", "NodeName=n1", "State=RESUME"],
         ["scontrol", "update", "JobId=12_3", "ExcNodeList="],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,45 +15,10 @@ from recovery.slurm.base import (
     JobNotFound,
     JobRecord,
     Operation,
-    SlurmClient,
     SlurmRefused,
 )
-from tests.slurm.back_ends import params
+from tests.slurm.contract import JOB_CALLS, LONG_S, UNKNOWN_JOB, assert_denied, needs, running, wait_for
 from tests.slurm.harness import Harness, wait_until
-
-LONG_S = 600.0  # longer than any test looks
-UNKNOWN_JOB = "2000000"
-
-
-@pytest.fixture(params=params())
-def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
-    opened = request.param.open(request, tmp_path)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(params=params(accounting=True))
-def accounted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
-    """A harness whose cluster keeps accounts."""
-    opened = request.param.open(request, tmp_path)
-    yield opened
-    opened.close()
-
-
-def wait_for(harness: Harness, job_id: str, state: JobState, *, restarts: int = 0) -> JobRecord:
-    def look() -> JobRecord | None:
-        record = harness.client.job(job_id)
-        return record if (record.state, record.restart_count) == (state, restarts) else None
-
-    found = wait_until(harness, look)
-    assert found is not None
-    return found
-
-
-def running(harness: Harness, **job: object) -> JobRecord:
-    """A job that runs and will go on running."""
-    return wait_for(harness, harness.submit(seconds=LONG_S, **job), JobState.RUNNING)  # type: ignore[arg-type]
-
 
 # --- reads -----------------------------------------------------------------------------------------------------------
 
@@ -126,27 +91,23 @@ def test_a_cancelled_job_is_cancelled(harness: Harness) -> None:
 
 # --- unknown and hostile ids ---------------------------------------------------------------------------------------
 
-CALLS: dict[str, Callable[[SlurmClient, str], object]] = {
-    "job": lambda client, job_id: client.job(job_id),
-    "requeue": lambda client, job_id: client.requeue(job_id, hold=False),
-    "requeue_hold": lambda client, job_id: client.requeue(job_id, hold=True),
-    "set_excluded_nodes": lambda client, job_id: client.set_excluded_nodes(job_id, ()),
-    "release": lambda client, job_id: client.release(job_id),
-}
 
-
-@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("job_id", [UNKNOWN_JOB, "all", "-1", "1,2", ""])
-def test_what_is_no_known_job_is_not_found(harness: Harness, call: str, job_id: str) -> None:
-    with pytest.raises(JobNotFound) as caught:
-        CALLS[call](harness.client, job_id)
-    assert caught.value.permanent
-    assert caught.value.tried
+def test_what_is_no_known_job_is_not_found(harness: Harness, job_id: str) -> None:
+    for operation, call in JOB_CALLS.items():
+        if not harness.client.can(operation):
+            assert_denied(harness.client, operation)
+            continue
+        with pytest.raises(JobNotFound) as caught:
+            call(harness.client, job_id)
+        assert caught.value.permanent
+        assert caught.value.tried
 
 
 # --- requeue ---------------------------------------------------------------------------------------------------------
 
 
+@needs(Operation.REQUEUE)
 def test_a_requeued_job_is_the_same_job_in_a_new_attempt(harness: Harness) -> None:
     first = running(harness)
     harness.advance(1.5)  # a submit time in whole seconds must be able to move
@@ -160,6 +121,7 @@ def test_a_requeued_job_is_the_same_job_in_a_new_attempt(harness: Harness) -> No
     assert again.started_at - again.submitted_at >= timedelta(seconds=harness.client.health().requeue_delay_s - 2)
 
 
+@needs(Operation.REQUEUE)
 def test_a_failed_job_can_be_requeued(harness: Harness) -> None:
     job = wait_for(harness, harness.submit(seconds=1, exit_code=3), JobState.FAILED)
     harness.client.requeue(job.job_id, hold=False)
@@ -168,6 +130,7 @@ def test_a_failed_job_can_be_requeued(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("hold", [False, True])
+@needs(Operation.REQUEUE, Operation.REQUEUE_HOLD)
 def test_a_pending_job_is_not_requeued_again(harness: Harness, hold: bool) -> None:
     job = running(harness)
     harness.client.requeue(job.job_id, hold=True)
@@ -178,6 +141,7 @@ def test_a_pending_job_is_not_requeued_again(harness: Harness, hold: bool) -> No
     assert harness.client.job(job.job_id).restart_count == 1
 
 
+@needs(Operation.REQUEUE)
 def test_a_job_that_must_not_be_requeued_is_not(harness: Harness) -> None:
     job = running(harness, requeue=False)
     assert not job.requeueable
@@ -186,6 +150,7 @@ def test_a_job_that_must_not_be_requeued_is_not(harness: Harness) -> None:
     assert harness.client.job(job.job_id).state is JobState.RUNNING
 
 
+@needs(Operation.REQUEUE_HOLD, Operation.SET_EXCLUDED_NODES, Operation.RELEASE)
 def test_a_held_requeue_waits_until_it_is_released_and_then_avoids_the_excluded_node(harness: Harness) -> None:
     first = running(harness, nodes=1)
     harness.client.requeue(first.job_id, hold=True)
@@ -202,6 +167,7 @@ def test_a_held_requeue_waits_until_it_is_released_and_then_avoids_the_excluded_
     assert again.excluded_nodes == first.nodes
 
 
+@needs(Operation.REQUEUE_HOLD, Operation.SET_EXCLUDED_NODES)
 def test_excluding_replaces_the_list_and_nothing_clears_it(harness: Harness) -> None:
     job = running(harness)
     harness.client.requeue(job.job_id, hold=True)
@@ -212,6 +178,7 @@ def test_excluding_replaces_the_list_and_nothing_clears_it(harness: Harness) -> 
         assert harness.client.job(job.job_id).excluded_nodes == names
 
 
+@needs(Operation.REQUEUE_HOLD, Operation.RELEASE)
 def test_releasing_twice_is_no_error(harness: Harness) -> None:
     job = running(harness)
     harness.client.requeue(job.job_id, hold=True)
@@ -221,6 +188,7 @@ def test_releasing_twice_is_no_error(harness: Harness) -> None:
     assert not harness.client.job(job.job_id).held
 
 
+@needs(Operation.SET_EXCLUDED_NODES)
 def test_a_running_jobs_excluded_nodes_can_not_be_changed(harness: Harness) -> None:
     job = running(harness)
     with pytest.raises(SlurmRefused):
@@ -229,6 +197,7 @@ def test_a_running_jobs_excluded_nodes_can_not_be_changed(harness: Harness) -> N
 
 
 @pytest.mark.parametrize("name", ["no-such-node", "n1 n2", "", "-n"])
+@needs(Operation.REQUEUE_HOLD, Operation.SET_EXCLUDED_NODES)
 def test_a_node_that_there_is_not_can_not_be_excluded(harness: Harness, name: str) -> None:
     job = running(harness)
     harness.client.requeue(job.job_id, hold=True)
@@ -238,6 +207,7 @@ def test_a_node_that_there_is_not_can_not_be_excluded(harness: Harness, name: st
     assert harness.client.job(job.job_id).excluded_nodes == ()
 
 
+@needs(Operation.REQUEUE, Operation.REQUEUE_HOLD, Operation.SET_EXCLUDED_NODES, Operation.RELEASE)
 def test_a_preview_names_job_and_nodes_and_does_nothing(harness: Harness) -> None:
     job = running(harness)
     for operation in (Operation.REQUEUE, Operation.REQUEUE_HOLD, Operation.SET_EXCLUDED_NODES, Operation.RELEASE):
@@ -286,6 +256,7 @@ def test_accounting_is_offered_where_there_is_some(accounted: Harness) -> None:
     assert accounted.client.health().accounting
 
 
+@needs(Operation.ATTEMPTS, Operation.REQUEUE)
 def test_attempts_are_numbered_by_their_submission_and_keep_their_ends(accounted: Harness) -> None:
     first = wait_for(accounted, accounted.submit(seconds=1, exit_code=7), JobState.FAILED)
     accounted.client.requeue(first.job_id, hold=False)
@@ -298,6 +269,7 @@ def test_attempts_are_numbered_by_their_submission_and_keep_their_ends(accounted
     assert all(attempt.started_at and attempt.ended_at for attempt in found)
 
 
+@needs(Operation.ATTEMPTS, Operation.REQUEUE_HOLD)
 def test_an_attempt_that_was_put_back_reads_requeued(accounted: Harness) -> None:
     job = running(accounted)
     accounted.client.requeue(job.job_id, hold=True)
@@ -307,6 +279,7 @@ def test_an_attempt_that_was_put_back_reads_requeued(accounted: Harness) -> None
     assert found[0].cancelled_by == ""
 
 
+@needs(Operation.ATTEMPTS)
 def test_an_attempt_that_lost_a_node_reads_node_fail(accounted: Harness) -> None:
     job = running(accounted, nodes=2)
     accounted.fail_node(job.nodes[1])
@@ -315,6 +288,7 @@ def test_an_attempt_that_lost_a_node_reads_node_fail(accounted: Harness) -> None
     assert job.nodes[0] in found[0].nodes  # the lost one may be missing
 
 
+@needs(Operation.ATTEMPTS)
 def test_an_attempt_that_was_cancelled_says_by_whom(accounted: Harness) -> None:
     job = running(accounted)
     accounted.cancel(job.job_id)
@@ -323,5 +297,89 @@ def test_an_attempt_that_was_cancelled_says_by_whom(accounted: Harness) -> None:
     assert (attempt.state, attempt.cancelled_by) == (JobState.CANCELLED, accounted.user)
 
 
+@needs(Operation.ATTEMPTS)
 def test_accounting_knows_nothing_of_an_unknown_job(accounted: Harness) -> None:
     assert accounted.client.attempts([UNKNOWN_JOB], since=accounted.now() - timedelta(days=1)) == {}
+
+
+# --- partitions, reservations, scripts, rights ----------------------------------------------------------------------
+
+
+@needs(Operation.PARTITIONS)
+def test_the_default_partition_is_up_and_holds_all_nodes(harness: Harness) -> None:
+    (default,) = [partition for partition in harness.client.partitions() if partition.default]
+    assert default.up
+    assert set(default.nodes) == {node.name for node in harness.client.nodes()}
+    assert all(default.name in node.partitions for node in harness.client.nodes())
+
+
+@needs(Operation.RESERVATIONS)
+def test_nodes_that_are_set_aside_are_in_a_reservation(harness: Harness) -> None:
+    assert harness.client.reservations() == []
+    names = tuple(node.name for node in harness.client.nodes())
+    harness.reserve("swap_psu", names[:2], maintenance=True)
+    (found,) = harness.client.reservations()
+    assert (found.name, found.nodes, found.maintenance) == ("swap_psu", names[:2], True)
+    assert found.users == (harness.user,)
+    assert found.starts_at - timedelta(seconds=2) <= harness.now() < found.ends_at
+
+
+@needs(Operation.BATCH_SCRIPT)
+def test_the_script_that_a_job_was_submitted_with_is_read_as_it_was(harness: Harness) -> None:
+    job = running(harness)
+    script = harness.client.batch_script(job.job_id)
+    assert script.startswith("#!")
+    assert script == harness.script_of(job.job_id)
+
+
+def test_rights_are_told_with_how_they_are_known(harness: Harness) -> None:
+    rights = harness.client.rights()
+    assert rights.user
+    assert rights.how
+
+
+def test_what_has_not_changed_is_not_told_again(harness: Harness) -> None:
+    job = running(harness)
+    first = harness.client.jobs_since("")
+    assert first.jobs is not None
+    assert job.job_id in {found.job_id for found in first.jobs}
+    second = harness.client.jobs_since(first.mark)
+    assert second.jobs is None or second.jobs == first.jobs
+    harness.cancel(job.job_id)
+    wait_for(harness, job.job_id, JobState.CANCELLED)
+    third = harness.client.jobs_since(first.mark)
+    assert third.jobs is not None
+    assert {found.state for found in third.jobs if found.job_id == job.job_id} == {JobState.CANCELLED}
+
+
+def test_a_mark_of_nobody_is_no_mark(harness: Harness) -> None:
+    job = running(harness)
+    found = harness.client.jobs_since("from another world").jobs
+    assert found is not None
+    assert job.job_id in {record.job_id for record in found}
+
+
+# --- arrays and heterogeneous jobs ----------------------------------------------------------------------------------
+
+
+@needs(Operation.REQUEUE_HOLD)
+def test_each_task_of_an_array_is_a_job_of_its_own(harness: Harness) -> None:
+    first, second = tasks = harness.submit_array(tasks=2, seconds=LONG_S)
+    records = [wait_for(harness, task, JobState.RUNNING) for task in tasks]
+    assert [record.job_id for record in records] == tasks
+    assert len({record.stdout for record in records}) == 2
+    assert set(tasks) <= {record.job_id for record in harness.client.jobs()}
+    harness.client.requeue(second, hold=True)
+    wait_for(harness, second, JobState.PENDING, restarts=1)
+    assert harness.client.job(first).state is JobState.RUNNING
+
+
+def test_each_component_of_a_heterogeneous_job_is_a_job_of_its_own(harness: Harness) -> None:
+    components = harness.submit_het(components=2, seconds=LONG_S)
+    records = [wait_for(harness, component, JobState.RUNNING) for component in components]
+    assert [record.job_id for record in records] == components
+    assert len({record.nodes for record in records}) == len(components)
+    if components and harness.client.can(Operation.REQUEUE):
+        with pytest.raises(SlurmRefused):
+            harness.client.requeue(components[1], hold=False)
+        assert harness.client.job(components[0]).state is JobState.RUNNING

@@ -14,7 +14,7 @@ from recovery.slurm.base import HELD_BY_REQUEUE, AttemptRecord, JobRecord
 from recovery.slurm.json_values import BadAnswer
 
 RECORDED = Path(__file__).parent / "recorded"
-RELEASES = sorted(folder.name for folder in RECORDED.iterdir())
+RELEASES = sorted(folder.name for folder in RECORDED.iterdir() if folder.name[0].isdigit())
 
 
 @dataclasses.dataclass(frozen=True)
