@@ -68,17 +68,24 @@ def _store(rows: Sequence[Attempt], found: dict[str, list[AttemptRecord]], *, no
 def _record_of(attempt: Attempt, records: Sequence[AttemptRecord], seen: dict[int, datetime]) -> AttemptRecord | None:
     """Accounting's row of an attempt: by its submit time, or by its number where we never saw that time.
 
-    Accounting counts by submit time among the rows it has: its numbers hold where an attempt that we did see has the
-    number that Slurm's restart count gave it.
+    Accounting counts by submit time among the rows it has: its numbers hold where the attempts that we did see have
+    the numbers that Slurm's restart count gave them.
     """
     if attempt.number in seen:
         return next((record for record in records if _is_of(record, attempt.submitted_at)), None)
-    agrees = any(record.number in seen and _is_of(record, seen[record.number]) for record in records)
-    return next((record for record in records if agrees and record.number == attempt.number), None)
+    closest = {number: min(records, key=lambda record: _apart(record, at)) for number, at in seen.items() if records}
+    agreed = [record.number == number for number, record in closest.items() if _is_of(record, seen[number])]
+    if not agreed or not all(agreed):
+        return None
+    return next((record for record in records if record.number == attempt.number), None)
 
 
 def _is_of(record: AttemptRecord, submitted_at: datetime) -> bool:
-    return abs((record.submitted_at - submitted_at).total_seconds()) < 1
+    return _apart(record, submitted_at) < 1
+
+
+def _apart(record: AttemptRecord, submitted_at: datetime) -> float:
+    return abs((record.submitted_at - submitted_at).total_seconds())
 
 
 def _take(attempt: Attempt, record: AttemptRecord, *, now: datetime) -> None:

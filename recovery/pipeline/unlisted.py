@@ -73,7 +73,8 @@ def _end_array_records(keys: Sequence[int], *, now: datetime) -> None:
 def _lose(rows: Sequence[Listed], *, accounting: bool, now: datetime) -> None:
     reason = ASKING if accounting else NOBODY_TO_ASK
     for some in chunks([row.pk for row in rows]):
-        Job.objects.filter(pk__in=some).update(state=JobState.UNKNOWN, vanished_at=now, unknown_reason=reason)
+        jobs = Job.objects.filter(pk__in=some).exclude(state__in=TERMINAL_STATES)
+        jobs.update(state=JobState.UNKNOWN, vanished_at=now, unknown_reason=reason)
         lost = Attempt.objects.filter(job_id__in=some, closed_at=None).exclude(state__in=TERMINAL_STATES)
         lost.update(state=JobState.UNKNOWN, seen_at=now, next_look_at=now)
     audit.record_all(
