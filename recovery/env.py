@@ -69,7 +69,7 @@ def env_list(name: str, default: list[str]) -> list[str]:
     return [item.strip() for item in value.split(",") if item.strip()] if value else default
 
 
-# A refused connection is tried once more, at once: kombu's own default waits 2 s first, and a press of a button with it.
+# A refused connection is tried once more, at once: kombu's own default waits 2 s first, and a pressed button with it.
 QUICK_RETRY = {"max_retries": 1, "interval_start": 0.1}
 
 

@@ -34,8 +34,9 @@ S = IncidentState
 
 # Every open state may go to CLOSED: a job can end or be cancelled at any time.
 TRANSITIONS: dict[IncidentState, frozenset[IncidentState]] = {
-    S.DETECTED: frozenset({S.DIAGNOSED, S.CLOSED}),
-    S.DIAGNOSED: frozenset({S.RECOMMENDED, S.CLOSED}),
+    # to DETECTED itself: a worse fault of the same attempt was seen before the first one was worked out
+    S.DETECTED: frozenset({S.DETECTED, S.DIAGNOSED, S.CLOSED}),
+    S.DIAGNOSED: frozenset({S.DETECTED, S.RECOMMENDED, S.CLOSED}),
     S.RECOMMENDED: frozenset({S.AWAITING_DECISION, S.WATCHING, S.ACTING, S.DETECTED, S.CLOSED}),
     # back to DETECTED: the facts changed, the case is looked at again
     S.AWAITING_DECISION: frozenset({S.ACTING, S.WATCHING, S.DETECTED, S.RESTORING, S.CLOSED}),

@@ -17,7 +17,7 @@ from django.db import transaction
 
 from recovery import audit
 from recovery.access import SYSTEM
-from recovery.core.lifecycle import IncidentState
+from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.speech import steps
 from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
 from recovery.models import Attempt, Cluster, Incident, Recommendation
@@ -95,6 +95,8 @@ def watch_attempt(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
 
     def look(attempt: Attempt) -> datetime | None:
         outcome = ingest_attempt(attempt, now=clock())
+        if outcome.more:
+            return clock()  # nothing is judged by half of what was written
         if attempt.started_at is not None and _is_newest(attempt):
             look_at_checkpoints(attempt, now=clock())
         if JobState(attempt.state).is_terminal:
@@ -102,8 +104,6 @@ def watch_attempt(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
         incident = detect_attempt(attempt, now=clock())
         if incident is not None:
             _wake(incident, clock())
-        if outcome.more:
-            return clock()
         return _next_look_at_attempt(attempt, now=clock())
 
     _with_lease(Attempt, pk, look, clock=clock)
@@ -167,7 +167,8 @@ def _step(incident: Incident, *, client: SlurmClient, clock: Clock) -> datetime 
         why = f"The job moves again: step {steps(incident.attempt.last_step)} was seen."
         decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)
     elif state is IncidentState.DETECTED:
-        diagnose_incident(incident, now=now)
+        if not _awaits_a_picture(incident):
+            diagnose_incident(incident, now=now)
     elif state is IncidentState.DIAGNOSED:
         _after_diagnosis(incident, client=client, now=now)
     elif state is IncidentState.RECOMMENDED:
@@ -179,6 +180,16 @@ def _step(incident: Incident, *, client: SlurmClient, clock: Clock) -> datetime 
     else:
         verify_incident(incident, now=now)
     return None
+
+
+def _awaits_a_picture(incident: Incident) -> bool:
+    """True where an action was refused because Slurm shows something else than our picture, which is no newer yet.
+
+    The same facts would only lead to the same proposal, and to the same refusal.
+    """
+    refused = incident.actions.filter(state=ActionState.REFUSED)
+    seen_at = incident.run.cluster.seen_at
+    return refused.exists() if seen_at is None else refused.filter(observed_at__gte=seen_at).exists()
 
 
 def _rule(incident: Incident, *, now: datetime) -> datetime | None:

@@ -48,6 +48,7 @@ class SimDesk:
         end = self.now + timedelta(seconds=seconds)
         while self.now < end:
             self.now += timedelta(seconds=2)
+            self.world.advance()  # jobs go on whether or not anybody looks
             reconcile.tick(client_for=lambda cluster: self.client, clock=lambda: self.now)
 
     def run_until(self, done: Callable[[], bool], *, within: float = 240) -> None:

@@ -9,9 +9,9 @@ import pytest
 from pytest_django import Settings
 
 from recovery.access import actor_for
-from recovery.core.lifecycle import IncidentState
-from recovery.core.types import JobState, Outcome
-from recovery.models import Action, Attempt, Incident, Job, PolicyVersion
+from recovery.core.lifecycle import ActionState, IncidentState
+from recovery.core.types import FindingKind, JobState, Outcome
+from recovery.models import Action, Attempt, Cluster, Incident, Job, PolicyVersion
 from recovery.pipeline import by_hand, decide
 from tests.pipeline.conftest import ECC, Desk
 from tests.pipeline.fake_slurm import no_answer
@@ -50,6 +50,22 @@ def test_a_hung_job_that_completes_after_the_approval_is_not_requeued(
     approve(desk, approver)
     desk.slurm.end(state=JobState.COMPLETED, exit_code=0, reason="")
     desk.tick(times=4)
+    assert desk.slurm.calls == []
+
+
+def test_after_a_refusal_nothing_is_proposed_until_slurm_was_seen_again(
+    desk: Desk, policy: Policy, settings: Settings
+) -> None:
+    policy(hang_silent="auto")
+    hang(desk)
+    desk.slurm.end()
+    # a worker that was killed in the middle of a poll: nobody looks until its lease runs out
+    Cluster.objects.update(leased_until=desk.now + timedelta(seconds=30))
+    desk.tick_until(lambda: Action.objects.filter(state=ActionState.REFUSED).exists())
+    desk.tick(times=5)
+    assert Action.objects.count() == 1
+    assert desk.incident.state == IncidentState.DETECTED
+    desk.tick_until(lambda: desk.incident.kind == FindingKind.CRASH)
     assert desk.slurm.calls == []
 
 

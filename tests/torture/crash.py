@@ -47,6 +47,7 @@ class Verdict:
     doubles: list[str] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)  # in the record of what was done
+    story: list[str] = field(default_factory=list)  # where something is wrong: what was recorded
 
 
 @dataclass(slots=True)
@@ -182,14 +183,22 @@ def _store_time(folder: Path, now: datetime) -> None:
 
 
 def _is_closed() -> bool:
-    return Incident.objects.filter(state=IncidentState.CLOSED).exists()
+    cases = Incident.objects.values_list("state", flat=True)
+    return bool(cases) and set(cases) == {IncidentState.CLOSED}
 
 
 # --- the judgement ---------------------------------------------------------------------------------------------------
 
 
 def _judge(desk: SimDesk) -> Verdict:
-    return Verdict(doubles=_doubles(desk), losses=_losses(desk), gaps=_gaps())
+    doubles, losses, gaps = _doubles(desk), _losses(desk), _gaps()
+    wrong = doubles or losses or gaps
+    return Verdict(doubles=doubles, losses=losses, gaps=gaps, story=_story() if wrong else [])
+
+
+def _story() -> list[str]:
+    events = Event.objects.exclude(verb__contains=".call_").order_by("pk")
+    return [f"{e.at:%H:%M:%S} {e.subject_kind} {e.subject_id} {e.verb}: {e.reason}" for e in events]
 
 
 def _doubles(desk: SimDesk) -> list[str]:
@@ -224,8 +233,8 @@ def _gaps() -> list[str]:
     """Each change of state is written down once, and the chain of them has no break."""
     gaps = []
     for kind, row in (("incident", Incident.objects.earliest("pk")), ("action", Action.objects.first())):
-        moves = Event.objects.filter(subject_kind=kind, subject_id=row.pk if row else 0).exclude(new="")
-        moves = list(moves.order_by("pk").values_list("old", "new"))
+        events = Event.objects.filter(subject_kind=kind, subject_id=row.pk if row else 0).exclude(new="")
+        moves = list(events.order_by("pk").values_list("old", "new"))
         for (_, new), (old, _) in pairwise(moves):
             if new != old:
                 gaps.append(f"{kind}: from {new} to {old} without a word")

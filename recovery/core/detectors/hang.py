@@ -4,7 +4,7 @@ What is due depends on the phase. While training it is learned from the attempt'
 first step, a save, an evaluation and the end of the program have limits of their own. No interval is carried over
 from another attempt: other nodes, other data.
 
-Never: for a blind attempt, on an old picture, in any state but RUNNING.
+Never: for a blind attempt, in any state but RUNNING, on a picture taken before progress was due.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def detect_hang(facts: AttemptFacts, limits: Limits) -> Finding | None:
     due = next_due(facts, limits)
     if due is None:
         return None
-    silent = (facts.now - due.since).total_seconds()
-    if silent <= due.limit_s:
+    # The scheduler must have called it running after progress was due: a job that ended meanwhile is silent too.
+    if (facts.seen_at - due.since).total_seconds() <= due.limit_s:
         return None
+    silent = (facts.now - due.since).total_seconds()
     reason = f"No progress for {duration(silent)}: {due.sentence}."
     return Finding(
         kind=FindingKind.HANG,

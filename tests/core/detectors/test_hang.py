@@ -44,6 +44,12 @@ def test_an_old_picture_tells_nothing_of_now() -> None:
     assert hangs(replace(HANGING, seen_at=at(1200 - LIMITS.stale_after_s)))
 
 
+def test_silence_that_slurm_has_not_outlived_is_no_hang() -> None:
+    """The job may have ended since the picture was taken: then its silence is explained."""
+    assert not hangs(replace(HANGING, now=at(1110), seen_at=at(1099)))
+    assert hangs(replace(HANGING, now=at(1110), seen_at=at(1101)))
+
+
 def test_due_follows_the_attempts_own_rhythm() -> None:
     slow = samples(20, every_s=200)  # last at 4000 s, due 600 s later
     assert not hangs(attempt(samples=slow, now_s=4590))
