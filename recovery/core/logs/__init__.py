@@ -35,6 +35,7 @@ class LogParser:
     ) -> None:
         self.memory: Memory = {} if memory is None else memory
         self._utc_offset = utc_offset
+        self._growing = self.format in ("", _GENERIC)  # the fallback is asked while no format has reported progress
         self._open = {trainer.name for trainer in FORMATS if blocks.OPEN in self.memory.get(trainer.name, {})}
         self._ranks = RankMap(self.memory.setdefault("ranks", {}), nodes)
 
@@ -66,11 +67,6 @@ class LogParser:
             signals += self._failures(line, cleaned, place, readers)
         return signals
 
-    @property
-    def _growing(self) -> bool:
-        """Whether the fallback is asked: only while no format has reported progress."""
-        return self.format in ("", _GENERIC)
-
     def _by_format(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
         """What the first format that knows the line says, after what a report says that the line ends."""
         signals: list[Signal] = []
@@ -80,18 +76,21 @@ class LogParser:
         for trainer in wanted:
             memory = self.memory.setdefault(trainer.name, {})
             marks = trainer.read(cleaned, memory)
-            signals += [_signal(mark, line, cleaned, place) for mark in marks]
-            if any(mark.kind is SignalKind.PROGRESS for mark in marks):
-                self.memory["format"] = trainer.name
-                self.memory.pop(_GENERIC, None)  # the fallback has no say any more
             was_open = trainer.name in self._open
-            if blocks.OPEN in memory:
-                self._open.add(trainer.name)
-            else:
-                self._open.discard(trainer.name)
-            if (marks and not was_open) or blocks.OPEN in memory:
+            if was_open is not (blocks.OPEN in memory):
+                self._open ^= {trainer.name}
+            if marks:
+                signals += [_signal(mark, line, cleaned, place) for mark in marks]
+                self._note(trainer.name, marks)
+            if blocks.OPEN in memory or (marks and not was_open):
                 break
         return signals
+
+    def _note(self, name: str, marks: Sequence[Mark]) -> None:
+        if any(mark.kind is SignalKind.PROGRESS for mark in marks):
+            self.memory["format"] = name
+            self.memory.pop(_GENERIC, None)  # the fallback has no say any more
+            self._growing = False
 
     def _by_growth(self, line: LogLine, cleaned: CleanLine, place: Place) -> list[Signal]:
         reading = generic.read(cleaned.text)

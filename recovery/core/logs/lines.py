@@ -24,18 +24,18 @@ _ANSI = re.compile(
     r"|\x1b[ -/]*[0-~]"
 )
 
-# Prefixes, each anchored at the start of what is left. Order of nesting differs, so they are tried in turn.
-_CONTAINER_TIME = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6,9}(?:Z|[+-][0-9]{2}:[0-9]{2}))"
-    r" (?:std(?:out|err) [FP] )?"
+# A prefix at the start of what is left. The order of nesting differs, so whichever comes is taken off.
+_PREFIX = re.compile(
+    r"(?P<time>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6,9}(?:Z|[+-][0-9]{2}:[0-9]{2}))"
+    r" (?:std(?:out|err) [FP] )?"  # of a container
+    r"| {0,7}(?P<task>[0-9]{1,7}):(?: |$)"  # srun -l: the task number, padded, then ": "
+    r"|\[rank(?P<rank>[0-9]{1,7})\]:\s?"  # [rank3]: put there by torch.distributed
+    r"|\[[A-Za-z_]{1,40}(?P<local>[0-9]{1,7})\]:\s?"  # torchrun's [default0]: role and *local* rank
 )
-_SRUN_LABEL = re.compile(r" {0,7}([0-9]{1,7}):(?: |$)")  # srun -l: the task number, padded, then ": "
-_TORCHRUN = re.compile(r"\[[A-Za-z_]{1,40}([0-9]{1,7})\]:\s?")  # [default0]: role and *local* rank
-_GLOBAL_RANK = re.compile(r"\[rank([0-9]{1,7})\]:\s?")  # [rank3]: put there by torch.distributed
 _MOST_PREFIXES = 4
 
 _STAMP = (
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[T _]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]{1,9}))?"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}[T _][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?)"
     r"(?: ?(Z|[+-][0-9]{2}:?[0-9]{2})(?![0-9]))?"
 )
 _TIME_FIRST = re.compile(r"\s{0,8}(?:\[titan\] |\[NeMo [A-Z] |\[)?" + _STAMP)
@@ -69,16 +69,17 @@ def clean(raw: str, *, utc_offset: timedelta = timedelta(0)) -> CleanLine:
     shown = printable(last).rstrip()
     text, rank, local_rank, task, at = shown, None, None, None, None
     for _ in range(_MOST_PREFIXES):
-        if found := _CONTAINER_TIME.match(text):
-            at = at or time_of(found[1], utc_offset=utc_offset)
-        elif found := _GLOBAL_RANK.match(text):
-            rank = int(found[1]) if rank is None else rank
-        elif found := _TORCHRUN.match(text):
-            local_rank = int(found[1]) if local_rank is None else local_rank
-        elif task is None and (found := _SRUN_LABEL.match(text)):
-            task = int(found[1])
-        else:
+        found = _PREFIX.match(text)
+        if found is None or (found["task"] and task is not None):
             break
+        if found["time"]:
+            at = at or time_of(found["time"], utc_offset=utc_offset)
+        elif found["rank"]:
+            rank = int(found["rank"]) if rank is None else rank
+        elif found["local"]:
+            local_rank = int(found["local"]) if local_rank is None else local_rank
+        else:
+            task = int(found["task"])
         text = text[found.end() :]
     return CleanLine(
         text=text,
@@ -131,11 +132,9 @@ def time_of(text: str, *, utc_offset: timedelta) -> datetime | None:
     found = _TIME_FIRST.match(text) or _TIME_NAMED.search(text, 0, _TIME_WITHIN)
     if found is None:
         return None
-    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
-    micro = int((found[7] or "0")[:6].ljust(6, "0"))
     try:
-        local = datetime(year, month, day, hour, minute, second, micro, tzinfo=_zone(found[8], utc_offset))
-        return local.astimezone(UTC)
+        local = datetime.fromisoformat(found[1])
+        return local.replace(tzinfo=_zone(found[2], utc_offset)).astimezone(UTC)
     except (ValueError, OverflowError):  # 2026-13-45, or a year that no clock can hold
         return None
 

@@ -23,6 +23,7 @@ TEXTS = st.one_of(
     st.lists(st.sampled_from([*PIECES, *LITERALS]), max_size=8).map("".join),
     st.text(max_size=60),
 )
+SIEVE = Sieve(FORMATS)
 SETTINGS = settings(max_examples=120)
 
 
@@ -49,16 +50,15 @@ def _spans(found: list[tuple[catalogue.Rule, re.Match[str]]]) -> list[tuple[str,
 @SETTINGS
 @given(TEXTS)
 def test_who_is_left_out_would_have_had_nothing_to_say(text: str) -> None:
-    check(text, Sieve(FORMATS).readers(text, clean(text).text))
+    check(text, SIEVE.readers(text, clean(text).text))
 
 
 @SETTINGS
 @given(TEXTS, st.integers(1, 9))
 def test_what_is_remembered_of_a_shape_holds_for_other_digits(text: str, digit: int) -> None:
-    sieve = Sieve(FORMATS)
-    sieve.readers(text, clean(text).text)
+    SIEVE.readers(text, clean(text).text)
     other = re.sub("[0-9]", str(digit), text)
-    readers = sieve.recall(other)
+    readers = SIEVE.recall(other)
     assert readers is not None
     check(other, readers)
 

@@ -29,7 +29,7 @@ _EXIT = re.compile(r"\bexiting program (?:at iteration {1,12}([0-9]{1,10})|after
 _IN_FORMAT = re.compile(r" in \S{1,40} format$")
 _PLACES = re.compile(r" \[ ?(?:t|gtp|tp|p|pp)\b[^\]]{0,120}\]$")  # [ t 1/2, p 1/1 ]: the writer's place among the ranks
 
-_MAX_FIELDS = 80
+_ANY_LOSS = re.compile(r"\| {1,4}[^|:]{0,40}loss: {0,4}([^|]{1,40})\|")
 _VALIDATED = re.compile(r"\bvalidation loss at iteration ([0-9]{1,10})\b")
 
 
@@ -53,36 +53,33 @@ def _progress(found: re.Match[str], text: str, memory: Memory) -> Sequence[Mark]
     step = step_of(found[1])
     if step is None or not any(field in text for field in _ITS_FIELDS) or _NEOX in text[: found.start()]:
         return ()
-    fields = _fields(text[found.end() :])
-    elapsed_ms = fields.get("elapsed time per iteration (ms)")
+    elapsed_ms = _value(text, "elapsed time per iteration (ms):")
     memory.pop("no_tracker", None)
     progress = Mark(
         kind=SignalKind.PROGRESS,
         rule="megatron.iteration",
         step=step,
-        loss=_loss(fields),
-        throughput=next((value for name, value in fields.items() if name.startswith("throughput per GPU")), None),
+        loss=_loss(text),
+        throughput=_value(text, "throughput per GPU"),
         step_time_s=None if elapsed_ms is None else elapsed_ms / 1000,
         all_ranks=True,
     )
     return (progress,)
 
 
-def _fields(text: str) -> dict[str, float | None]:
-    """`name: value |` pairs, as far as the line is whole: what follows the last bar may be cut off."""
-    fields: dict[str, float | None] = {}
-    for part in text.split("|", _MAX_FIELDS)[:-1]:
-        name, colon, value = part.rpartition(":")
-        if colon:
-            fields[name.strip()] = finite(value)
-    return fields
+def _value(text: str, name: str) -> float | None:
+    """Of the field ` … name …: value |`. None where it is missing, or where the line is cut off within it."""
+    start = text.find(name)
+    end = text.find("|", start) if start >= 0 else -1
+    return finite(text[start:end].rpartition(":")[2]) if end >= 0 else None
 
 
-def _loss(fields: dict[str, float | None]) -> float | None:
+def _loss(text: str) -> float | None:
     """The language model's loss, else the first field that is called a loss. NaN leaves its field out: None."""
-    if "lm loss" in fields:
-        return fields["lm loss"]
-    return next((value for name, value in fields.items() if name.endswith("loss")), None)
+    if "| lm loss:" in text:
+        return _value(text, "lm loss:")
+    found = _ANY_LOSS.search(text)
+    return finite(found[1]) if found else None
 
 
 def _save(text: str) -> Mark | None:
