@@ -150,11 +150,12 @@ def _tries(cluster: Cluster, client: SlurmClient, rights: Rights, *, now: dateti
     """What can be tried here: reads, and the change of a node that doesn't exist."""
     if cluster.is_stale(now):
         looks: dict[Operation, Try] = {
-            Operation.JOBS: lambda: _count(len(client.jobs()), "job"),
+            Operation.JOBS: lambda: _unless_hidden(cluster, rights, _count(len(client.jobs()), "job")),
             Operation.NODES: lambda: _count(len(client.nodes()), "node"),
         }
     else:
         looks = dict.fromkeys((Operation.JOBS, Operation.NODES), lambda: _polled(cluster, now))
+        looks[Operation.JOBS] = lambda: _unless_hidden(cluster, rights, _polled(cluster, now))
     looks[Operation.PARTITIONS] = lambda: _count(len(client.partitions()), "partition")
     looks[Operation.RESERVATIONS] = lambda: _count(len(client.reservations()), "reservation")
     looks[Operation.DRAIN_NODE] = looks[Operation.RESUME_NODE] = _once(lambda: _try_a_node(client, rights))
@@ -182,6 +183,15 @@ def _once(look: Try) -> Try:
 
 def _count(number: int, noun: str) -> Outcome:
     return Outcome(detail=f"tried: {number} {noun}{'' if number == 1 else 's'}", state=State.GOOD)
+
+
+def _unless_hidden(cluster: Cluster, rights: Rights, outcome: Outcome) -> Outcome:
+    """slurm.conf's PrivateData gives those without a level an empty list, and no error."""
+    others = Job.objects.filter(cluster=cluster).exclude(user=rights.user)
+    if rights.level is not RightsLevel.OWN or others.exists():
+        return outcome
+    detail = f"{outcome.detail}, but no job of anybody else was ever seen: PrivateData in slurm.conf may hide them"
+    return Outcome(detail=detail, state=State.ATTENTION, remedy=_become("operator", rights))
 
 
 def _polled(cluster: Cluster, now: datetime) -> Outcome:

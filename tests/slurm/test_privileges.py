@@ -160,6 +160,10 @@ def _promises(result: Result) -> bool:
 @pytest.mark.parametrize("who", ["nobody in particular"])
 def test_a_write_on_a_job_that_can_not_exist_tells_nothing_of_rights(who: str, desk: CliClient) -> None:
     """Why the doctor doesn't try it: those who may not get the same answer as those who may."""
-    for write in (lambda: desk.requeue("999999", hold=False), lambda: desk.set_time_limit("999999", 60)):
+    writes: list[Callable[[], None]] = [
+        lambda: desk.requeue("999999", hold=False),
+        lambda: desk.set_time_limit("999999", 60),
+    ]
+    for write in writes:
         with pytest.raises(SlurmRefused, match="Invalid job id"):
             write()

@@ -254,6 +254,18 @@ def test_an_answer_that_tells_nothing_of_a_right_is_not_taken_for_one() -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("seen", [3, 900], ids=["polled", "tried"])
+def test_jobs_that_private_data_may_hide_are_not_called_well(seen: float) -> None:
+    cluster = make_cluster(seen_at=ago(seen))
+    client = Scripted(RightsLevel.OWN)
+    result = calls_of(cluster, client)[WORDS[Operation.JOBS]]
+    assert result.state is State.ATTENTION
+    assert "PrivateData" in result.detail
+    make_job(run=make_run(cluster=cluster, user="ada"))
+    assert calls_of(cluster, client)[WORDS[Operation.JOBS]].state is State.GOOD
+
+
+@pytest.mark.django_db
 def test_what_the_back_end_has_not_is_said_in_its_own_words() -> None:
     client = Scripted()
     client.denied = {Operation.REQUEUE}
