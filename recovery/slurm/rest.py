@@ -293,7 +293,7 @@ class RestClient(SlurmClient):
     def _accounted(self, request: Request) -> list[dict[str, Any]]:
         """A list of slurmdbd's jobs. SlurmRefused where slurmrestd runs without accounting."""
         try:
-            data = self._door.read(request)
+            data = rest_json.whole(self._door.send(request), ignore=frozenset({rest_json.NOTHING_FOUND}))
         except NoSuchCall as error:
             message = "this slurmrestd serves no accounting (openapi/slurmdbd is not loaded)"
             raise SlurmRefused(message, tried=error.tried, permanent=True) from error

@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -91,6 +92,9 @@ class RestHttp:
         An answer that trickles is given up after twice the time at most.
         """
         tried = f"{request} at {self.url}"
+        if self._socket and not Path(self._socket).exists():
+            message = f"there is no socket {self._socket}: start slurmrestd or correct the option url"
+            raise SlurmUnreachable(message, tried=tried)
         own = {"Accept": "application/json", "Accept-Encoding": "identity"}
         body = json.dumps(request.body).encode() if request.body is not None else None
         if body is not None:

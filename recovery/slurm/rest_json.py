@@ -27,6 +27,7 @@ JSON = "application/json"
 
 # Numbers of slurm_errno.h, the same in 22.05 and 26.05.
 UNKNOWN_JOB = 2017
+NOTHING_FOUND = 9003  # of accounting: an empty list, which newer releases give without an error
 JOB_IS_HELD = 2042  # no error of a submission that asked for it
 _NO_AUTHENTICATION = 1007  # a token that is wrong or has ended (26.05; 22.05 has no word for it)
 _REFUSED_FOR_NOW = 2020  # "Job can not be altered now, try again later"
