@@ -15,7 +15,6 @@ from recovery.core.ledger.history import CaseClocks, StepSeen
 from recovery.core.ledger.lives import ENDED_WELL, Life
 from recovery.core.ledger.spans import to_us
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import FindingKind
 
 # Watching, restoring, awaiting the checkpoint: nobody is about to do anything to the run. What its attempts do counts.
 WAITS_FOR: dict[IncidentState, Category] = {
@@ -41,14 +40,9 @@ class Case:
     spells: tuple[Timed, ...]
 
 
-def is_stop(clocks: CaseClocks) -> bool:
-    """Whether the run stood still: a slow run goes on, and is told by its slow spans."""
-    return clocks.kind is not FindingKind.SLOWDOWN
-
-
 def cases_of(cases: tuple[CaseClocks, ...], steps: tuple[StepSeen, ...], now: int) -> list[Case]:
     """Every stop."""
-    stops = [clocks for clocks in cases if is_stop(clocks)]
+    stops = [clocks for clocks in cases if clocks.is_stop]
     attempts = {clocks.attempt for clocks in stops}
     seen: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for step in steps:
@@ -59,7 +53,7 @@ def cases_of(cases: tuple[CaseClocks, ...], steps: tuple[StepSeen, ...], now: in
 
 def _case(clocks: CaseClocks, seen: list[tuple[int, int]], now: int) -> Case:
     detected = to_us(clocks.detected_at)
-    failed = min(to_us(clocks.failed_at), detected)
+    failed = to_us(clocks.fault_at)
     changes = {(to_us(change.at), ORDER[change.state], change.state) for change in clocks.changes}
     changes.add((detected, ORDER[IncidentState.DETECTED], IncidentState.DETECTED))
     if clocks.closed_at is not None:

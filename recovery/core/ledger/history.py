@@ -113,6 +113,16 @@ class CaseClocks:
     changes: tuple[CaseChange, ...] = ()
     false_alarm: bool = False
 
+    @property
+    def fault_at(self) -> datetime:
+        """When the fault began; one that is dated after its detection began then."""
+        return min(self.failed_at, self.detected_at)
+
+    @property
+    def is_stop(self) -> bool:
+        """Whether the run stood still: a slow run goes on, and is told by its slow spans."""
+        return self.kind is not FindingKind.SLOWDOWN
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class History:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from itertools import pairwise
 
-from recovery.core.ledger.cases import is_stop
 from recovery.core.ledger.entries import Category, Entry, Ledger
 from recovery.core.ledger.history import CaseClocks, History
 from recovery.core.ledger.spans import MICROSECOND
@@ -44,7 +43,7 @@ class IncidentAccount:
     """One incident. An interruption is a stop that was no false alarm."""
 
     incident: int
-    failed_at: datetime
+    fault_at: datetime
     interruption: bool
     gaps: Gaps
     steps_lost: int | None  # from the restored step to the last one before the fault
@@ -57,12 +56,9 @@ class IncidentAccount:
 
 def gaps_of(clocks: CaseClocks) -> Gaps:
     """The gaps of one incident."""
-    detected = max(clocks.failed_at, clocks.detected_at)
-    moments = [
-        clocks.failed_at, detected, clocks.recommended_at, clocks.decided_at, clocks.acted_at, clocks.restored_at,
-        clocks.checkpoint_at,
-    ]  # fmt: skip
-    latest = clocks.failed_at
+    starts = (clocks.fault_at, clocks.detected_at, clocks.recommended_at, clocks.decided_at)
+    moments = (*starts, clocks.acted_at, clocks.restored_at, clocks.checkpoint_at)
+    latest = clocks.fault_at
     settled: list[datetime | None] = []
     for moment in moments:
         latest = latest if moment is None else max(latest, moment)
@@ -85,21 +81,22 @@ def incident_accounts(history: History, ledger: Ledger) -> list[IncidentAccount]
     Each stop is charged with what the ledger says from its fault up to the next stop's, and with what was lost of the
     training since the stop before it. So nothing is charged twice.
     """
-    cases = sorted(set(history.cases), key=lambda c: (c.failed_at, c.incident))
-    faults = sorted({c.failed_at for c in cases if is_stop(c)})
-    charged = {c.failed_at: c.incident for c in reversed(cases) if is_stop(c)}  # of two faults at once the first
+    cases = sorted({c.incident: c for c in history.cases}.values(), key=lambda c: (c.fault_at, c.incident))
+    charged = {c.fault_at: c.incident for c in reversed(cases) if c.is_stop}  # of two faults at once the first
+    faults = sorted(charged)
     gpus = {span.attempt: span.gpus for span in history.attempts}
     begins = [entry.start for entry in ledger.entries]
     accounts = []
     for clocks in cases:
         before: tuple[Entry, ...] = ()
         after: tuple[Entry, ...] = ()
-        if charged.get(clocks.failed_at) == clocks.incident and is_stop(clocks) and ledger.entries:
-            place = bisect_left(faults, clocks.failed_at)
+        fault = clocks.fault_at
+        if charged.get(fault) == clocks.incident and ledger.entries:
+            place = bisect_left(faults, fault)
             since = faults[place - 1] if place else ledger.entries[0].start
             until = faults[place + 1] if place + 1 < len(faults) else ledger.entries[-1].end
-            before = _part(ledger, begins, since, clocks.failed_at)
-            after = _part(ledger, begins, clocks.failed_at, until)
+            before = _part(ledger, begins, since, fault)
+            after = _part(ledger, begins, fault, until)
         accounts.append(_account(clocks, before, after, gpus.get(clocks.attempt, 0)))
     return accounts
 
@@ -116,8 +113,8 @@ def _account(clocks: CaseClocks, before: tuple[Entry, ...], after: tuple[Entry, 
     deciding = _cost(after, Category.DECIDING)
     return IncidentAccount(
         incident=clocks.incident,
-        failed_at=clocks.failed_at,
-        interruption=is_stop(clocks) and not clocks.false_alarm,
+        fault_at=clocks.fault_at,
+        interruption=clocks.is_stop and not clocks.false_alarm,
         gaps=gaps_of(clocks),
         steps_lost=lost_steps,
         lost=_cost(before, Category.LOST),

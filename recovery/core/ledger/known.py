@@ -32,9 +32,7 @@ def _attempt(span: AttemptSpan, now: datetime) -> AttemptSpan:
 
 def _spans(spans: tuple[Span, ...], now: datetime) -> tuple[Span, ...]:
     return tuple(
-        span if span.end is None or span.end <= now else replace(span, end=None)
-        for span in spans
-        if span.start <= now
+        span if span.end is None or span.end <= now else replace(span, end=None) for span in spans if span.start <= now
     )
 
 

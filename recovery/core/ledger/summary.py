@@ -62,7 +62,7 @@ def summarise(totals: Iterable[Totals], accounts: Iterable[IncidentAccount] = ()
 
 def within(accounts: Iterable[IncidentAccount], start: datetime, end: datetime) -> list[IncidentAccount]:
     """The incidents of a window: those whose fault lies in it, so that adjacent windows share none."""
-    return [account for account in accounts if start <= account.failed_at < end]
+    return [account for account in accounts if start <= account.fault_at < end]
 
 
 def grouped(parts: Iterable[tuple[Key, Summary]]) -> dict[Key, Summary]:
