@@ -24,6 +24,7 @@ _AS_OF = re.compile(r"Configuration data as of (\S{19})$", re.MULTILINE)
 _FIELD = re.compile(r"(?:^| )([A-Za-z/]+)=(\S*)")
 _TIME_LIMIT = re.compile(r"(?:(\d{1,7})-)?(\d{1,2}):(\d{2}):(\d{2})")
 _NOTHING = frozenset({"", "(null)", "N/A", "None", "Unknown"})
+_BEHIND_NAME = re.compile(r"(   SLUID=\S*\n)?   UserId=")
 _DETAIL = re.compile(r"^     Nodes=(\S+) CPU_IDs=", re.MULTILINE)
 
 
@@ -146,8 +147,8 @@ def allocated_nodes(answer: str, row: Row) -> tuple[str, ...]:
     Its name is the only text of a user before the details, and is known; behind it the record goes on in our terms, as
     long as it is still the same job.
     """
-    head, found, rest = answer.partition(f"JobName={row.name}\n   UserId=")
-    if not found or "\n" in head or f"JobId={row.raw_id}" not in head.split():
+    head, found, rest = answer.partition(f"JobName={row.name}\n")
+    if not found or "\n" in head or f"JobId={row.raw_id}" not in head.split() or not _BEHIND_NAME.match(rest):
         return ()
     details = rest.partition("\n   MinCPUsNode=")[0]
     try:

@@ -22,7 +22,21 @@ WORK = Path("/tmp/recorded-jobs")
 HOSTILE_NAME = 'evil\nJobId=1 \x1f|"name'
 COMMENT = '{"recovery": {"run": "llama", "checkpoint_dir": "/ckpt/llama"}}'
 ATTEMPT_FORMAT = "--format=DBIndex,JobID,State,Submit,Start,End,ExitCode,NodeList"
-ENV = {"PATH": "/usr/bin:/bin:/usr/sbin", "LC_ALL": "C", "TZ": "UTC", "SLURM_CONF": os.environ.get("SLURM_CONF", "")}
+SEPARATOR = "~separator~"
+# The fields that the product asks for (recovery/slurm/cli_squeue.py); a test holds the two lists together.
+FIELDS = """
+    JobID ArrayJobID ArrayTaskID HetJobID HetJobOffset State Reason SubmitTime RestartCnt PriorityLong Requeue
+    EligibleTime StartTime EndTime exit_code NodeList NumNodes NumTasks ReqNodes tres-alloc tres-per-job tres-per-node
+    tres-per-task TimeLimit UserName UserID Account Partition QOS BatchFlag BatchHost Reservation Feature Name Comment
+    admin_comment WorkDir STDOUT STDERR ExcNodes SLUID
+""".split()  # noqa: SIM905 - a table
+ENV = {
+    "PATH": "/usr/bin:/bin:/usr/sbin",
+    "LC_ALL": "C",
+    "TZ": "UTC",
+    "SLURM_TIME_FORMAT": "standard",
+    "SLURM_CONF": os.environ.get("SLURM_CONF", ""),
+}
 
 
 def call(*argv: str | bytes, conf: str = "") -> bytes:
@@ -50,31 +64,67 @@ def make_history() -> dict[str, str]:
         "failed_requeued": submit(wrap="exit 7"),
         "cancelled": submit("-wn2", wrap="sleep 300"),
         "held_requeue": submit(wrap="sleep 300"),
+        "held_twice": submit(wrap="sleep 300"),
         "gpus": submit("--gpus-per-node=4", "-wn1", wrap="sleep 300"),
     }
     time.sleep(6)
     call("scontrol", "requeue", jobs["failed_requeued"])
-    call("scontrol", "requeuehold", jobs["held_requeue"])
+    call("scontrol", "requeuehold", jobs["held_requeue"], jobs["held_twice"])
     call("scancel", jobs["cancelled"])
     time.sleep(4)
     call("scontrol", "update", f"JobId={jobs['held_requeue']}", "ExcNodeList=n1,n2")
     call("scontrol", "update", "NodeName=n4", "State=DRAIN", 'Reason=bad "gpu"\nn1 is fine')
     call("scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=power supply")
+    call("scontrol", "update", f"JobId={jobs['running']}", "AdminComment=by hand")
+    call("scontrol", "hold", jobs["held_twice"])
     time.sleep(2)
     return jobs
 
 
+def squeue(*options: str) -> tuple[bytes, bytes]:
+    """The answer and the complaints, with the product's own question and a separator that is always the same."""
+    fields = ",".join(f"{name}:0{SEPARATOR}" for name in FIELDS)
+    argv = ["squeue", "--noheader", "--all", "--local", "--noconvert", "--states=all", *options]
+    done = subprocess.run(argv, env=ENV | {"SQUEUE_FORMAT2": fields}, capture_output=True, timeout=30, check=False)
+    return done.stdout, done.stderr
+
+
+def record_no_jobs(folder: Path) -> None:
+    """What a cluster without jobs says; the first thing that is recorded."""
+    write(folder / "squeue_none.txt", squeue()[0])
+    write(folder / "scontrol_no_jobs.txt", call("scontrol", "--oneliner", "show", "job"))
+    write(folder / "reservations_none.txt", call("scontrol", "--oneliner", "--all", "show", "reservation"))
+
+
+def record_text(folder: Path, jobs: dict[str, str]) -> None:
+    write(folder / "squeue_excluded.txt", squeue("--format=%A|%x")[0])
+    write(folder / "partitions.txt", call("scontrol", "--oneliner", "--all", "show", "partition"))
+    maintenance = ("ReservationName=swap_psu", "StartTime=now", "Duration=60", "Nodes=n4", "Users=root", "Flags=MAINT")
+    call("scontrol", "create", "reservation", *maintenance)
+    write(folder / "reservations.txt", call("scontrol", "--oneliner", "--all", "show", "reservation"))
+    write(folder / "details_running.txt", call("scontrol", "--details", "show", "job", jobs["running"]))
+
+
+def nobody_listens() -> str:
+    """A configuration whose controller does not answer."""
+    conf = WORK / "nobody-listens.conf"
+    conf.write_text(re.sub(r"(?m)^SlurmctldPort=.*", "SlurmctldPort=9", Path(ENV["SLURM_CONF"]).read_text()))
+    return str(conf)
+
+
 def record(folder: Path, jobs: dict[str, str]) -> None:
+    answer, errors = squeue()  # this and the next one must tell of the same moment
     write(folder / "squeue.json", call("squeue", "--json", "--all", "--states=all"))
+    write(folder / "squeue.txt", answer)
+    write(folder / "squeue_errors.txt", errors)
+    record_text(folder, jobs)
     write(folder / "sinfo.json", call("sinfo", "--json", "--all", "--Node"))
     options = ["--duplicates", "--noheader", "--parsable2", "--delimiter=\x1f", ATTEMPT_FORMAT]
     for kind in ("failed", "failed_requeued", "cancelled", "held_requeue", "array", "het"):
         rows = call("sacct", *options, "--starttime=2020-01-01T00:00:00", f"--jobs={jobs[kind]}")
         write(folder / f"sacct_{kind}.txt", rows)
     write(folder / "config.txt", call("scontrol", "show", "config"))
-    conf = WORK / "nobody-listens.conf"
-    conf.write_text(re.sub(r"(?m)^SlurmctldPort=.*", "SlurmctldPort=9", Path(ENV["SLURM_CONF"]).read_text()))
-    write(folder / "squeue_controller_down.json", call("squeue", "--json", conf=str(conf)))
+    write(folder / "squeue_controller_down.json", call("squeue", "--json", conf=nobody_listens()))
     write(folder / "jobs.txt", "".join(f"{kind} {job}\n" for kind, job in jobs.items()).encode())
 
 
@@ -94,6 +144,7 @@ def main() -> None:
     folder = Path(sys.argv[1]).absolute() / ".".join(release.split(".")[:2])
     folder.mkdir(parents=True, exist_ok=True)
     (WORK / "out").mkdir(parents=True, exist_ok=True)
+    record_no_jobs(folder)
     record(folder, make_history())
     print(f"Slurm {release} recorded in {folder}")
 
