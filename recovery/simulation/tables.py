@@ -19,6 +19,7 @@ class Table:
 
     def __init__(self, values: object, where: str, errors: list[str]) -> None:
         self.where, self.errors = where, errors
+        self._wrong: set[str] = set()
         self._values: dict[str, Any] = {}
         if isinstance(values, dict):
             self._values = dict(values)
@@ -70,6 +71,7 @@ class Table:
                 try:
                     given[name] = checked(hints[name], self._values.pop(shown))
                 except ValueError as error:
+                    self._wrong.add(name)
                     self.complain(shown, f"{error}.")
         self.end(tuple(known))
         return given
@@ -78,7 +80,8 @@ class Table:
         """A `kind` of what was given; None, with an error, where that can't be."""
         missing = [name for name in required if name not in given]
         for name in missing:
-            self.complain(name, "is missing; add it.")
+            if name not in self._wrong:
+                self.complain(name, "is missing; add it.")
         if missing:
             return None
         try:

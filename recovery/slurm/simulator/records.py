@@ -67,8 +67,8 @@ def comment(stage: Stage, job: sim.Job) -> str:
         return spec.comment
     options: dict[str, str | int] = {}
     if not job.array_id:  # the tasks of an array share one comment, and each trains a run of its own
-        options |= {"run": spec.run_key, "checkpoint_dir": stage.checkpoint_dir(job)}
-    options["log"] = str(stage.root / spec.stdout)
+        log = str(stage.root / spec.stdout)
+        options |= {"run": spec.run_key, "checkpoint_dir": stage.checkpoint_dir(job), "log": log}
     if spec.mode:
         options["mode"] = spec.mode
     if spec.max_restarts is not None:

@@ -1,0 +1,86 @@
+"""manage.py simulate: what it prints, how it ends, and that it leaves the installation alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from recovery.models import Cluster, Incident
+from tests.simulation.test_scenarios import FOLDER
+
+pytestmark = pytest.mark.django_db
+
+QUICK = FOLDER / "scancel.toml"
+
+
+def changed(tmp_path: Path, old: str, new: str) -> Path:
+    path = tmp_path / "scenario.toml"
+    text = QUICK.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return path
+
+
+def test_the_time_line_ends_with_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("simulate", QUICK)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "A user cancels the job"
+    assert any("tomas cancels embed-finetune" in line for line in lines)
+    assert lines[-1] == "It came out as expected."
+
+
+def test_what_differs_is_named_and_the_exit_code_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = changed(tmp_path, 'outcome = "stopped_on_purpose"', 'outcome = "recovered"')
+    with pytest.raises(SystemExit) as ended:
+        call_command("simulate", path)
+    assert ended.value.code == 1
+    difference = "incident 1 of embed-finetune: outcome: recovered expected, stopped_on_purpose seen"
+    assert capsys.readouterr().out.splitlines()[-1].strip() == difference
+
+
+def test_json_holds_the_verdict_the_time_line_and_the_results(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("simulate", QUICK, "--json")
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["held"], answer["differences"]) == (True, [])
+    assert answer["incidents"][0]["outcome"] == "stopped_on_purpose"
+    assert answer["jobs"][0]["state"] == answer["jobs"][0]["shown"] == "cancelled"
+    assert {moment["who"] for moment in answer["moments"]} == {"people", "event", "cluster", "desk"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('do = "cancel"', 'do = "explode"', "event[0].do: must be one of crash_node"),
+        ("for_s = 180", "for_s = 180 seconds", "this is no TOML"),
+    ],
+)
+def test_a_bad_file_is_refused_with_exit_code_2(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        call_command("simulate", changed(tmp_path, old, new))
+    assert refused.value.returncode == 2
+    assert said in str(refused.value)
+
+
+def test_a_missing_file_is_refused_with_exit_code_2(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="No such file") as refused:
+        call_command("simulate", tmp_path / "none.toml")
+    assert refused.value.returncode == 2
+
+
+def test_the_installations_own_database_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Cluster.objects.create(name="simulated", backend="cli")
+    call_command("simulate", QUICK)
+    assert list(Cluster.objects.values_list("name", "backend")) == [("simulated", "cli")]
+    assert not Incident.objects.exists()
+
+
+def test_logs_and_checkpoints_can_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "kept"
+    call_command("simulate", QUICK, "--folder", folder)
+    assert "iteration" in (folder / "logs" / "embed-finetune-4101.out").read_text()
+    with pytest.raises(CommandError, match="name a new folder"):
+        call_command("simulate", QUICK, "--folder", folder)
