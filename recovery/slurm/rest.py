@@ -105,14 +105,13 @@ class RestClient(SlurmClient):
     def _picture(self, data: Mapping[str, Any], *, mark: str, since: str, before: int | None) -> JobsPicture:
         entries = rest_json.entries(data, "jobs")
         dated = values.number(data, "last_update") or before
-        if not entries and since:
-            # Newer releases say "no job changes" by an empty list without a date, in a 200. Where it has a date, or
-            # could have none, it may be that there are no jobs any more.
-            if "last_update" in data and not dated:
-                return JobsPicture(jobs=None, mark=mark)
-            return self.jobs_since("")
         if "last_update" in data and not dated:
+            # Newer releases say "no job changes" by an empty list without a date, in a 200.
+            if since and not entries:
+                return JobsPicture(jobs=None, mark=mark)
             raise BadAnswer("a list of jobs without the time that it is of")
+        if since and not entries and "last_update" not in data:
+            return self.jobs_since("")  # such a list could mean either
         new_mark = f"{dated}@{int(self._clock())}" if dated else ""
         return JobsPicture(jobs=self._jobs(entries), mark=new_mark)
 

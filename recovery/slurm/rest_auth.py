@@ -90,7 +90,7 @@ class ScontrolToken:
         answer = command.run(
             argv, env=env | ({"SLURM_CONF": slurm_conf} if slurm_conf else {}), timeout_s=self._timeout_s
         )
-        if answer.code:
+        if answer.code or not answer.output.startswith(_PREFIX):
             words = " ".join(answer.errors.split())[:300] or f"exit code {answer.code}"
             raise SlurmUnreachable(f"no token: {words}", tried=answer.tried)
         return _checked(answer.output, of="the output of scontrol token")

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from recovery.slurm import rest_json, rest_versions
 from recovery.slurm.base import YES, Can, NotSupported, Operation, SlurmError, SlurmUnreachable
 from recovery.slurm.json_values import BadAnswer
+from recovery.slurm.names import check_word
 from recovery.slurm.rest_auth import ScontrolToken, TokenSource, own_name, user_of
 from recovery.slurm.rest_http import HttpAnswer, Request, RestHttp, path_of
 from recovery.slurm.rest_json import NoSuchCall, TokenRefused
@@ -69,6 +70,8 @@ class RestDoor:
     def _headers(self, user: str) -> dict[str, str]:
         token = self._token()
         name = user or self._user or user_of(token)
+        if name:
+            check_word(name, kind="user", tried="say who we are")
         headers = {"X-SLURM-USER-NAME": name} if name else {}
         return headers | ({"X-SLURM-USER-TOKEN": token} if token else {})
 

@@ -1,0 +1,277 @@
+"""What real slurmrestds answered (tests/slurm/record_rest.py), each version of the API read by the client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from recovery.core.types import JobState, NodeState
+from recovery.slurm.base import (
+    HELD_BY_REQUEUE,
+    JobNotFound,
+    NotSupported,
+    Operation,
+    RightsLevel,
+    SlurmRefused,
+    SlurmUnreachable,
+)
+from recovery.slurm.rest import RestClient
+from recovery.slurm.rest_versions import NEWEST_FIRST, STEPS, operations
+from tests.slurm.rest_server import RECORDED, Asked, Said, Server, recorded, serving
+
+SINCE = datetime(2026, 1, 1, tzinfo=UTC)
+ANSWERS = sorted(path.parts[-2:] for path in RECORDED.glob("rest-*/v*") if path.is_dir())
+NEW = [answer for answer in ANSWERS if answer[1] != "v0.0.38"]
+# What is asked of the scripted server, by the recorded answer; the first match counts.
+_FILES: tuple[tuple[str, str], ...] = (
+    (r"GET /slurm/[^/]+/(jobs|nodes|partitions|reservations|diag|conf)", r"\1"),
+    (r"GET /slurm/[^/]+/job/(?:ARRAY)", "job_array"),
+    (r"GET /slurm/[^/]+/job/(?:HET)", "job_het"),
+    (r"GET /slurm/[^/]+/job/\d+/requeue", "requeue_pending"),
+    (r"GET /slurm/[^/]+/job/\d+", "job_unknown"),
+    (r"POST /slurm/[^/]+/job/999999", "update_unknown"),
+    (r"POST /slurm/[^/]+/job/\d+", "update_ended"),
+    (r"DELETE /slurm/[^/]+/job/\d+", "cancel_ended"),
+    (r"POST /slurm/[^/]+/node/\w+", "drain_unknown"),
+    (r"GET /slurmdb/[^/]+/user/root", "user_root"),
+    (r"GET /slurmdb/[^/]+/user/\w+", "user_unknown"),
+    (r"GET /slurmdb/[^/]+/job/999999", "attempts_unknown"),
+    (r"GET /slurmdb/[^/]+/jobs", "script"),
+    (r"GET /slurmdb/[^/]+/diag", "user_root"),
+)
+
+
+class Recording:
+    """A server that gives the answers of one release and version, and a client on it."""
+
+    def __init__(self, server: Server, folder: str, version: str) -> None:
+        self.release, self.version = folder.removeprefix("rest-"), version
+        self.ids = dict(line.split() for line in (RECORDED / folder / "jobs.txt").read_text().splitlines())
+        self.server = server
+        server.begin(serves=version)
+        server.script = self._answer
+
+    def said(self, name: str) -> Said:
+        return recorded(self.release, self.version, name)
+
+    @property
+    def client(self) -> RestClient:
+        return self.server.client(user="root")
+
+    def _answer(self, asked: Asked) -> Said:
+        for kind in ("failed_requeued", "cancelled", "array", "het"):
+            if asked.path == f"/slurmdb/{self.version}/job/{self.ids[kind]}":
+                return self.said(f"attempts_{kind}")
+        line = f"{asked.method} {asked.path}"
+        for pattern, name in _FILES:
+            found = re.fullmatch(pattern.replace("ARRAY", self.ids["array"]).replace("HET", self.ids["het"]), line)
+            if found:
+                return self.said(found.expand(name))
+        raise AssertionError(f"nothing recorded for {line}")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    with serving(Server()) as server:
+        yield server
+
+
+@pytest.fixture(params=ANSWERS, ids="-".join)
+def recording(request: pytest.FixtureRequest, running: Server) -> Recording:
+    return Recording(running, *request.param)
+
+
+@pytest.fixture(params=NEW, ids="-".join)
+def newer(request: pytest.FixtureRequest, running: Server) -> Recording:
+    """Those of the versions that can do more than 22.05's."""
+    return Recording(running, *request.param)
+
+
+def test_every_version_that_could_be_run_is_recorded() -> None:
+    assert [version for _, version in ANSWERS] == ["v0.0.38", "v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45"]
+
+
+def test_jobs_read_as_their_command_line_brothers_do(recording: Recording) -> None:
+    jobs = {job.job_id: job for job in recording.client.jobs()}
+    ids = recording.ids
+    running, failed, held = jobs[ids["running"]], jobs[ids["failed"]], jobs[ids["held"]]
+    assert (running.state, len(running.nodes), running.excluded_nodes) == (JobState.RUNNING, 2, ("n4",))
+    assert running.comment.startswith('{"recovery"')
+    assert "\n" in running.name
+    assert running.stdout.startswith("/home/ada/")
+    assert (failed.state, failed.exit_code, failed.time_limit_s) == (JobState.FAILED, 4, 1800.0)
+    assert failed.stderr == f"/home/ada/err-{failed.job_id}.log"
+    assert (held.state, held.held, held.state_reason) == (JobState.PENDING, True, "JobHeldUser")
+    back = jobs[ids["held_requeue"]]
+    assert (back.state, back.held, back.state_reason) == (JobState.PENDING, True, HELD_BY_REQUEUE)
+    assert (back.restart_count, back.excluded_nodes) == (1, ("n1", "n2"))
+    assert jobs[ids["cancelled"]].state is JobState.CANCELLED
+    assert (jobs[ids["signalled"]].exit_code, jobs[ids["signalled"]].exit_signal) == (0, 11)
+    assert jobs[ids["gpus"]].gpus == 4
+    assert {f"{ids['het']}+0", f"{ids['het']}+1"} <= set(jobs)
+    assert f"{ids['array']}_1" in jobs
+    assert jobs[ids["array"]].stdout == ""  # of the tasks that wait together there is no single file
+
+
+def test_the_same_jobs_are_in_every_version(running: Server) -> None:
+    """A step that drops or invents something would show here: the recordings of 26.05 are of one moment."""
+    pictures = [Recording(running, *answer).client.jobs() for answer in NEW]
+    known = [{job.job_id: (job.state, job.nodes, job.exit_code, job.stdout) for job in jobs} for jobs in pictures]
+    assert all(picture == known[0] for picture in known)
+
+
+def test_tasks_and_components_are_found_by_their_names(recording: Recording) -> None:
+    for job_id in (f"{recording.ids['array']}_1", f"{recording.ids['het']}+0", f"{recording.ids['het']}+1"):
+        assert recording.client.job(job_id).job_id == job_id
+    with pytest.raises(JobNotFound):
+        recording.client.job(f"{recording.ids['array']}_77")
+    with pytest.raises(JobNotFound, match="Invalid job id"):
+        recording.client.job("999999")
+
+
+def test_nodes_partitions_and_reservations_are_read(recording: Recording) -> None:
+    nodes = {node.name: node for node in recording.client.nodes()}
+    assert [nodes[name].state for name in ("n3", "n4")] == [NodeState.DOWN, NodeState.DRAINED]
+    assert (nodes["n3"].reason, nodes["n3"].reason_by) == ("power supply", "root")
+    assert {node.partitions for node in nodes.values()} == {("main",)}
+    assert {node.gpus for node in nodes.values()} == {8}
+    assert nodes["n1"].jobs_on_it
+    assert not nodes["n4"].jobs_on_it
+    (partition,) = recording.client.partitions()
+    assert (partition.name, partition.up, partition.time_limit_s) == ("main", True, None)
+    assert partition.nodes == ("n1", "n2", "n3", "n4")
+    assert partition.default == (recording.version in ("v0.0.38", "v0.0.45"))  # the others don't say
+    (reservation,) = recording.client.reservations()
+    assert (reservation.name, reservation.nodes, reservation.users) == ("maint", ("n1",), ("root",))
+    assert reservation.maintenance
+    assert (reservation.ends_at - reservation.starts_at).total_seconds() == 3600
+
+
+def test_health_tells_what_the_version_tells(recording: Recording) -> None:
+    health = recording.client.health()
+    assert health.release.startswith(recording.release)
+    assert health.controller_time is not None
+    assert health.accounting == (recording.version != "v0.0.38")
+    assert health.cluster_name == ("" if recording.version == "v0.0.38" else "lab")
+    if recording.version == "v0.0.45":
+        assert (health.requeue_delay_s, health.min_job_age_s, health.store_flags) == (6.0, 300.0, ("job_comment",))
+    else:
+        assert (health.requeue_delay_s, health.min_job_age_s, health.store_flags) == (121.0, None, ())
+
+
+def test_rights_are_accountings_word(recording: Recording) -> None:
+    assert recording.client.rights().level is RightsLevel.FULL
+    rights = recording.server.client(user="nobody").rights()
+    assert rights.user == "nobody"
+    # 22.05 has no user without an account, newer releases an empty list of them.
+    assert rights.level in (RightsLevel.OWN, RightsLevel.UNKNOWN)
+
+
+def test_nothing_new_is_told_from_nothing(recording: Recording) -> None:
+    first = recording.client.jobs_since("")
+    assert first.jobs
+    assert first.mark
+    recording.server.says(recording.said("jobs_unchanged"))
+    client = recording.client
+    if recording.version == "v0.0.38":  # it asks the controller for its time first
+        unchanged, diag = recording.said("jobs_unchanged"), recording.said("diag")
+        recording.server.script = lambda asked: diag if asked.path.endswith("/diag") else unchanged
+    again = client.jobs_since(first.mark)
+    assert (again.jobs, again.mark) == (None, first.mark)
+
+
+def test_attempts_have_their_ends(newer: Recording) -> None:
+    ids = newer.ids
+    found = newer.client.attempts([ids["failed_requeued"], ids["cancelled"]], since=SINCE)
+    ends = [(attempt.number, attempt.state, attempt.exit_code) for attempt in found[ids["failed_requeued"]]]
+    assert ends[0] == (0, JobState.FAILED, 7)
+    assert [number for number, _, _ in ends] == list(range(len(ends)))
+    (cancelled,) = found[ids["cancelled"]]
+    assert (cancelled.state, cancelled.cancelled_by, cancelled.exit_code) == (JobState.CANCELLED, "root", 0)
+    assert cancelled.nodes == ("n2",)
+    parts = newer.client.attempts([f"{ids['array']}_1", f"{ids['het']}+1"], since=SINCE)
+    assert set(parts) == {f"{ids['array']}_1", f"{ids['het']}+1"}
+    assert newer.client.attempts(["999999"], since=SINCE) == {}
+
+
+def test_attempts_of_an_older_job_by_the_same_number_are_left_out(newer: Recording) -> None:
+    ids = newer.ids
+    later = datetime(2030, 1, 1, tzinfo=UTC)
+    assert ids["cancelled"] not in newer.client.attempts([ids["cancelled"]], since=later)
+
+
+def test_a_script_that_is_not_kept_is_refused_with_the_reason(newer: Recording) -> None:
+    with pytest.raises(SlurmRefused, match="AccountingStoreFlags needs job_script"):
+        newer.client.batch_script(newer.ids["held"])
+
+
+def test_what_22_05_can_not_do_is_denied_before_anything_is_asked(recording: Recording) -> None:
+    client, able = recording.client, operations(recording.version)
+    assert {operation for operation in Operation if client.can(operation)} == able
+    for operation in set(Operation) - able:
+        can = client.can(operation)
+        assert recording.version in can.reason
+        assert "acts_by" in can.remedy
+        assert "upgrade to Slurm 2" in can.remedy
+        with pytest.raises(NotSupported):
+            client.preview(operation, "12", nodes=("n1",), value="60")
+    assert recording.server.asked == []
+
+
+def test_an_ended_or_unknown_job_is_not_changed(recording: Recording) -> None:
+    client, failed = recording.client, recording.ids["failed"]
+    with pytest.raises(SlurmRefused, match="already finished"):
+        client.set_time_limit(failed, 300)
+    with pytest.raises(JobNotFound):
+        client.set_time_limit("999999", 300)
+    with pytest.raises(JobNotFound):
+        client.cancel("999999")
+
+
+def test_a_second_cancel_is_refused(recording: Recording) -> None:
+    """22.05 says that it worked, newer releases say so in a list of results; the job's own state comes first."""
+    jobs = {job.job_id: job for job in recording.client.jobs()}
+    failed, answer = recording.ids["failed"], recording.said("jobs")
+    assert jobs[failed].state.is_terminal
+    recording.server.script = lambda asked: (
+        recording.said("cancel_ended") if asked.method == "DELETE" else answer  # all jobs: the right one is looked up
+    )
+    with pytest.raises(SlurmRefused, match="ended already"):
+        recording.client.cancel(failed)
+    assert "DELETE" not in {asked.method for asked in recording.server.asked}
+
+
+def test_a_field_that_the_server_does_not_know_is_no_success(recording: Recording) -> None:
+    recording.server.says(recording.said("update_unknown_field"))
+    with pytest.raises((SlurmRefused, SlurmUnreachable)):
+        recording.client.hold(recording.ids["held"])
+    recording.server.says(recording.said("update_done"))
+    recording.client.hold(recording.ids["held"])
+
+
+def test_a_pending_job_is_not_requeued_and_an_unknown_node_not_drained(newer: Recording) -> None:
+    if newer.client.can(Operation.REQUEUE):
+        with pytest.raises(SlurmRefused, match="pending execution"):
+            newer.client.requeue(newer.ids["held"], hold=True)
+    with pytest.raises(SlurmRefused, match="Invalid node name"):
+        newer.client.drain_node("nowhere", "bad GPU")
+
+
+def test_every_version_says_what_it_ignores() -> None:
+    assert [step.name for step in STEPS] == [f"v0.0.{number}" for number in range(38, 46)]
+    assert all(step.ignores for step in STEPS)
+    assert NEWEST_FIRST[0] == STEPS[-1].name
+    assert operations("v0.0.38") < operations("v0.0.41") < operations("v0.0.42") < operations("v0.0.45")
+    assert operations("v0.0.45") == frozenset(Operation)
+
+
+def test_recordings_hold_nothing_of_the_machine_they_were_made_on() -> None:
+    for path in RECORDED.glob("rest-*/v*/*.txt"):
+        text = path.read_bytes()
+        assert b"eyJ" not in text  # a token
+        assert b"/tmp/" not in text.replace(b"/tmp/slurm", b"")
+        assert str(Path.home()).encode() + b"/" not in text
