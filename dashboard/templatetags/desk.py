@@ -208,6 +208,15 @@ def can(actor: Actor | None, permission: str) -> bool:
 
 
 @register.filter
+def code_spans(text: str) -> SafeString:
+    """A sentence as it is printed at the command line: what stands between `backticks` is code."""
+    pieces = enumerate(text.split("`"))
+    return format_html_join(
+        "", "{}", ((format_html("<code>{}</code>", piece) if n % 2 else piece,) for n, piece in pieces)
+    )
+
+
+@register.filter
 def action_words(kind: str, nodes: Sequence[str] = ()) -> str:
     return wording.action(kind, nodes)
 

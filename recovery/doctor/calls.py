@@ -98,7 +98,7 @@ def _rights(client: SlurmClient) -> tuple[Rights, Outcome]:
         detail = f"can't be told: {error}"
         unknown = Rights(user="", level=RightsLevel.UNKNOWN, how=detail)
         return unknown, Outcome(detail=detail, state=State.NOT_TRIED, remedy=f"What each call needs: {GUIDE}.")
-    who = f"{rights.user} ({LEVELS[rights.level]}; {rights.how})" if rights.how else rights.user
+    who = f"user {rights.user or 'unknown'}: {LEVELS[rights.level]} ({rights.how})"
     if rights.level is RightsLevel.OWN:
         return rights, Outcome(detail=who, state=State.ATTENTION, remedy=_become("operator", rights))
     if rights.level is RightsLevel.UNKNOWN:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.test import Client
 
+from dashboard.templatetags.desk import code_spans
 from recovery.core.types import JobState, NodeState
 from recovery.doctor import stored
 from recovery.models import Cluster, Examination
@@ -138,3 +139,7 @@ def test_no_page_asks_slurm(clients: dict[str, Client], monkeypatch: pytest.Monk
     make_examination(cluster=cluster)
     for path in ("/clusters/", f"/clusters/{cluster.pk}/"):
         assert clients["admin"].get(path).status_code == 200
+
+
+def test_what_is_code_in_a_remedy_is_shown_as_code_and_nothing_else_is_obeyed() -> None:
+    assert code_spans("Run `migrate <x>`; then <b>.") == "Run <code>migrate &lt;x&gt;</code>; then &lt;b&gt;."
