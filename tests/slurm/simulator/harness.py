@@ -69,6 +69,7 @@ class SimulatorHarness:
 
     def submit_array(self, *, tasks: int, seconds: float) -> list[str]:
         array = self._submit(seconds, array=tuple(range(tasks)))
+        self.advance(2)  # before they start, they are one record
         return [f"{array}_{task}" for task in range(tasks)]
 
     def submit_het(self, *, components: int, seconds: float) -> list[str]:
