@@ -141,13 +141,19 @@ def _of_attempt(
 
 
 def _take_step(opened: list[_Open], at: int, step: int) -> None:
-    """A step that was reached; one below what was reached before means that the workers went back without a word."""
+    """A step that was reached; one from before the last report means that the workers went back without a word."""
     part = opened[-1] if opened else None
-    reached = None if part is None else part.marks[-1][1] if part.marks else part.origin
-    if part is None or (reached is not None and step < reached):
+    if part is None or step < _back_from(part):
         opened.append(_Open(at, None, [(at, step)]))
     elif not part.marks or step > part.marks[-1][1]:
         part.marks.append((at, step))
+
+
+def _back_from(part: _Open) -> int:
+    """Below this step it went back. Neighbours that change places, as a clock is set or two streams mix, don't."""
+    if len(part.marks) > 1:
+        return part.marks[-2][1]
+    return part.marks[0][1] if part.origin is None else part.origin
 
 
 def _take_checkpoints(part: _Open, written: list[_Saved], end: int, *, is_last: bool) -> None:

@@ -85,6 +85,20 @@ def test_workers_that_start_again_within_an_attempt_lose_what_they_do_again() ->
     assert trained(history, 30) == [("kept", 10, 14), ("lost", 14, 25), ("not_yet_kept", 25, 30)]
 
 
+def test_two_reports_that_change_places_are_no_going_back() -> None:
+    straight = steps(10, 10, 10, 11)
+    swapped = tuple(replace(step, step={50: 60, 60: 50}.get(step.step, step.step)) for step in straight)
+    assert trained(History(attempts=(attempt(0, 0, 0),), steps=swapped), 30) == [("not_yet_kept", 10, 30)]
+    after_load = History(attempts=(attempt(0, 0, 0),), restores=(restored(10, 9, 100),), steps=steps(10, 10, 120, 1))
+    earlier = joined(after_load, History(steps=steps(10, 11, 110, 1)))
+    assert trained(earlier, 30) == [("not_yet_kept", 10, 30)]
+
+
+def test_a_step_that_is_reported_again_was_done_the_first_time() -> None:
+    history = joined(first(LATER), History(restores=(restored(11, 35, 150),), steps=steps(10, 24.5, 150, 1)))
+    assert trained(history) == [("kept", 10, 24), ("lost", 24, 30)]
+
+
 def test_between_two_reports_time_is_shared_in_proportion() -> None:
     history = joined(first(LATER), History(restores=(restored(11, 35, 155),)))
     assert trained(history) == [("kept", 10, 24.5), ("lost", 24.5, 30)]
