@@ -1,0 +1,251 @@
+"""What counts as an observation, and what a call of several commands makes of answers that don't fit together."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from recovery.core.types import JobState, NodeState
+from recovery.slurm.base import HELD_BY_REQUEUE, JobNotFound, SlurmError, SlurmRefused, SlurmUnreachable, Submission
+from tests.slurm.contract import SCRIPT
+from tests.slurm.fake_slurm import JOB, FakeSlurm, squeue_answer
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+HELD = JOB._replace(state="PENDING", reason="job requeued in held state", priority="0", nodes="", restarts="1")
+ENDING = JOB._replace(state="COMPLETING", nodes="gpu-02", node_count="1")
+DETAILS = (
+    "JobId=12 JobName=train\n   UserId=ada(1000) GroupId=ada(1000)\n   JOB_GRES=gpu:16\n"
+    "     Nodes=gpu-[01-02] CPU_IDs=0-7 Mem=0 GRES=gpu:8\n   MinCPUsNode=1 MinMemoryNode=0\n   Command=/x\n"
+)
+OLD_SQUEUE = "squeue: error: Invalid job format specification: ExcNodes"
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> FakeSlurm:
+    return FakeSlurm(tmp_path)
+
+
+# --- nothing at all --------------------------------------------------------------------------------------------------
+
+
+def test_no_jobs_at_all_are_believed_when_scontrol_says_so_too(slurm: FakeSlurm) -> None:
+    slurm.prints("", "squeue")
+    slurm.prints("No jobs in the system\n", "scontrol")
+    assert slurm.client().jobs() == []
+
+
+@pytest.mark.parametrize(
+    "body", ["echo 'JobId=12 JobName=train'", "echo", "echo 'Unable to contact slurm controller' >&2; exit 1"]
+)
+def test_no_jobs_at_all_are_not_believed_otherwise(slurm: FakeSlurm, body: str) -> None:
+    slurm.prints("", "squeue")
+    slurm.answers(body, "scontrol")
+    with pytest.raises(SlurmUnreachable):
+        slurm.client().jobs_since("")
+
+
+def test_a_cluster_without_nodes_or_partitions_was_not_seen(slurm: FakeSlurm) -> None:
+    slurm.prints('{"nodes": [], "errors": []}', "sinfo")
+    slurm.prints("\n", "scontrol")
+    for look in (slurm.client().nodes, slurm.client().partitions, slurm.client().reservations):
+        with pytest.raises(SlurmUnreachable):
+            look()
+
+
+def test_nodes_that_do_not_respond_are_down_and_the_others_are_not(slurm: FakeSlurm) -> None:
+    nodes = [
+        {"name": "n1", "state": "allocated", "state_flags": ["NOT_RESPONDING"]},
+        {"name": "n2", "state": "idle", "state_flags": ["NOT_RESPONDING"]},
+        {"name": "n3", "state": "mixed", "state_flags": []},
+    ]
+    slurm.prints(json.dumps({"nodes": nodes, "errors": []}), "sinfo")
+    found = slurm.client().nodes()
+    assert [node.state for node in found] == [NodeState.DOWN, NodeState.DOWN, NodeState.UP]
+    assert [node.jobs_on_it for node in found] == [True, False, True]
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_read_whole(slurm: FakeSlurm) -> None:
+    slurm.prints(squeue_answer(JOB))
+    (job,) = slurm.client().jobs()
+    assert (job.job_id, job.name, job.user, job.state) == ("12", "train", "ada", JobState.RUNNING)
+    assert (job.nodes, job.gpus, job.time_limit_s) == (("gpu-01", "gpu-02"), 16, 36 * 3600.0)
+    assert (job.stdout, job.stderr, job.comment, job.qos) == ("/home/ada/slurm-12.out", "", "", "normal")
+
+
+def test_the_same_answer_is_no_news_whatever_its_separator(slurm: FakeSlurm) -> None:
+    slurm.prints(squeue_answer(JOB))
+    first = slurm.client().jobs_since("")
+    assert slurm.client().jobs_since(first.mark).jobs is None
+    slurm.prints(squeue_answer(JOB._replace(admin_comment="seen")))
+    second = slurm.client().jobs_since(first.mark)
+    assert second.jobs is not None
+    assert second.mark != first.mark
+
+
+def test_a_job_that_is_ending_has_all_its_nodes(slurm: FakeSlurm) -> None:
+    slurm.prints(squeue_answer(ENDING), "squeue")
+    slurm.prints(DETAILS, "scontrol")
+    (job,) = slurm.client().jobs()
+    assert (job.nodes, job.node_count) == (("gpu-01", "gpu-02"), 2)
+
+
+def test_a_job_that_is_ending_and_gone_has_the_nodes_that_were_seen(slurm: FakeSlurm) -> None:
+    slurm.prints(squeue_answer(ENDING), "squeue")
+    slurm.answers("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "scontrol")
+    assert slurm.client().job("12").nodes == ("gpu-02",)
+
+
+@pytest.mark.parametrize(("word", "reason"), [("JobHeldUser", HELD_BY_REQUEUE), ("JobHeldAdmin", "JobHeldAdmin")])
+def test_whose_hold_it_is_is_asked_for_in_json(slurm: FakeSlurm, word: str, reason: str) -> None:
+    entry = {"job_id": 12, "state_reason": word, "state_description": "job requeued in held state"}
+    slurm.prints(squeue_answer(HELD), "squeue")
+    text = (slurm.folder / "squeue").read_text()
+    answer = slurm.folder / "json"
+    answer.write_text(json.dumps({"jobs": [entry], "errors": []}))
+    slurm.answers(f'[ "$1" = --json ] && exec cat {answer}\n{text}', "squeue")
+    assert slurm.client().job("12").state_reason == reason
+
+
+def test_a_release_without_excluded_nodes_in_its_list_is_asked_beside_it(slurm: FakeSlurm) -> None:
+    gone = JOB._replace(raw_id="13")
+    slurm.prints(squeue_answer(JOB, gone), "squeue")
+    text = (slurm.folder / "squeue").read_text()
+    slurm.answers(
+        f"[ -z \"$SQUEUE_FORMAT2\" ] && exec echo '12|gpu-[07-08]'\necho '{OLD_SQUEUE}' >&2\n{text}", "squeue"
+    )
+    (job,) = slurm.client().jobs()  # 13 has left in between
+    assert (job.job_id, job.excluded_nodes) == ("12", ("gpu-07", "gpu-08"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("raw_id", "x"),
+        ("raw_id", "²"),
+        ("submitted", "N/A"),
+        ("submitted", "yesterday"),
+        ("restarts", ""),
+        ("restarts", str(2**31)),
+        ("nodes", "@all"),
+        ("nodes", "n[1-99999999]"),
+        ("time_limit", "soon-1"),
+        ("uid", "ada"),
+    ],
+)
+def test_one_field_that_is_not_as_it_should_be_spoils_the_answer(slurm: FakeSlurm, field: str, value: str) -> None:
+    slurm.prints(squeue_answer(JOB, JOB._replace(**{"raw_id": "13", field: value})))
+    with pytest.raises(SlurmUnreachable):
+        slurm.client().jobs()
+
+
+@pytest.mark.parametrize(
+    ("written", "limit_s"),
+    [
+        ("UNLIMITED", None),
+        ("365-00:00:00", None),
+        ("NOT_SET", None),
+        ("30:00", 1800.0),
+        ("1:00", 60.0),
+        ("2:00:30", 7230.0),
+    ],
+)
+def test_time_limits_in_all_their_forms(slurm: FakeSlurm, written: str, limit_s: float | None) -> None:
+    slurm.prints(squeue_answer(JOB._replace(time_limit=written)))
+    assert slurm.client().jobs()[0].time_limit_s == limit_s
+
+
+@pytest.mark.parametrize(
+    ("written", "ended"), [("1792", (7, None)), ("7:0", (7, None)), ("11", (0, 11)), ("0:9", (0, 9))]
+)
+def test_exit_codes_of_both_shapes(slurm: FakeSlurm, written: str, ended: tuple[int, int | None]) -> None:
+    slurm.prints(squeue_answer(JOB._replace(state="FAILED", exit_code=written)))
+    (job,) = slurm.client().jobs()
+    assert (job.exit_code, job.exit_signal) == ended
+
+
+# --- writes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("scancel: error: Kill job error on job id 12: Invalid job id specified", JobNotFound),
+        ("scancel: error: Kill job error on job id 12: Job/step already completing or completed", SlurmRefused),
+        ("scancel: error: Kill job error on job id 12: Unable to contact slurm controller", SlurmUnreachable),
+    ],
+)
+def test_scancel_ends_well_and_means_it_only_without_an_error(
+    slurm: FakeSlurm, words: str, kind: type[SlurmError]
+) -> None:
+    slurm.answers(f"echo 'scancel: Terminating job 12' >&2; echo '{words}' >&2")
+    with pytest.raises(SlurmError) as caught:
+        slurm.client().cancel("12")
+    assert type(caught.value) is kind
+    slurm.answers("echo 'scancel: Terminating job 12' >&2")
+    slurm.client().cancel("12")
+
+
+MINE = Submission(script=SCRIPT, user=ME, work_dir="/home/ada")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (
+            "echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2; exit 1",
+            SlurmRefused,
+        ),
+        (
+            "echo 'sbatch: error: Batch job submission failed: Unable to contact controller' >&2; exit 1",
+            SlurmUnreachable,
+        ),
+        ("echo Submitted batch job 12", SlurmUnreachable),
+        ("echo 12; echo 13", SlurmUnreachable),
+        ("printf 12", SlurmUnreachable),
+        ("exit 0", SlurmUnreachable),
+    ],
+)
+def test_a_submission_whose_answer_is_no_id_is_not_known_to_have_worked(
+    slurm: FakeSlurm, body: str, kind: type[SlurmError]
+) -> None:
+    slurm.answers(f"cat >/dev/null; {body}", "sbatch")
+    with pytest.raises(SlurmError) as caught:
+        slurm.client().submit(MINE)
+    assert type(caught.value) is kind
+
+
+def test_a_submission_stands_although_its_admin_comment_is_refused(slurm: FakeSlurm) -> None:
+    slurm.answers("cat >/dev/null; echo '12;lab'", "sbatch")
+    slurm.answers("echo 'Access/permission denied for job 12' >&2; exit 1", "scontrol")
+    submission = Submission(script=SCRIPT, user=ME, work_dir="/home/ada", admin_comment="by the desk")
+    assert slurm.client().submit(submission) == "12"
+    assert slurm.calls[-1] == ["scontrol", "update", "JobId=12", "AdminComment=by the desk"]
+
+
+def test_sbatch_itself_runs_without_any_variable_of_the_job(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LD_PRELOAD or SBATCH_UID in its own environment would act on it."""
+    monkeypatch.setenv("SBATCH_PARTITION", "ours")
+    slurm.answers(f"env >{slurm.folder}/env; cat >/dev/null; echo 12", "sbatch")
+    given = {"LD_PRELOAD": "/evil.so", "SBATCH_UID": "0", "RUN": "llama"}
+    slurm.client().submit(Submission(script=SCRIPT, user=ME, work_dir="/", environment=given))
+    names = {line.partition("=")[0] for line in (slurm.folder / "env").read_text().splitlines()}
+    assert names <= {"PWD", "SHLVL", "_", "OLDPWD", "PATH"}  # the shell's own
+
+
+def test_a_submission_for_somebody_else_becomes_that_user_first(
+    slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    runuser = slurm.folder / "runuser"
+    runuser.write_text(f'#!/bin/sh\necho "$*" >{slurm.folder}/became\nshift 3\nexec "$@"\n')
+    runuser.chmod(0o755)
+    slurm.answers("cat >/dev/null; echo 12", "sbatch")
+    slurm.client().submit(Submission(script=SCRIPT, user="nobody", work_dir="/"))
+    assert (slurm.folder / "became").read_text().startswith(f"-u nobody -- {slurm.folder}/sbatch --parsable")
