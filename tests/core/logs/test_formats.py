@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from recovery.core.logs import LogParser
 from recovery.core.logs.formats import FORMATS
-from recovery.core.types import LogLine, Signal, SignalKind
+from recovery.core.phases import next_phase
+from recovery.core.types import LogLine, Phase, Signal, SignalKind
 from tests.core.logs.corpus import CASES, expected_of, lines_of, written
 from tests.core.logs.lines import numbered
 
@@ -40,6 +41,22 @@ def test_reading_may_stop_after_any_line_and_go_on_in_another_process(case: str)
     lines = lines_of(case)
     whole = read(lines)
     assert all(read(lines, cut=cut) == whole for cut in range(len(lines) + 1))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if any(" eval_" in line for line in expected_of(case))])
+def test_an_evaluation_is_a_phase_of_its_own_and_training_goes_on_after_it(case: str) -> None:
+    phase, seen = Phase.STARTING, []
+    for signal in read(lines_of(case)):
+        before, phase = phase, next_phase(phase, signal)
+        seen.append((signal.kind, before, phase))
+    for kind, before, after in seen:
+        if kind is SignalKind.PROGRESS:
+            assert after is Phase.TRAINING
+        if kind is SignalKind.EVAL_STARTED and before is Phase.TRAINING:
+            assert after is Phase.EVALUATING
+        if kind is SignalKind.EVAL_FINISHED:
+            assert after is not Phase.EVALUATING
+    assert phase is not Phase.EVALUATING
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(("none/", "several/"))])

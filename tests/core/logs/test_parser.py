@@ -87,6 +87,11 @@ PIECES = [
     "successfully loaded checkpoint from ", " at iteration ", "successfully saved checkpoint from iteration ", " to ",
     "saving checkpoint at iteration ", "exiting program after ", "2026-02-30 25:61:61", "[default0]:", "[rank3]:",
     "12: ", "  rank : 9", "  host : x", "NCCL INFO", ":1:2 [0] NCCL ", "e999", "-", ".", "\u202e", "\ud800", "é", "١",
+    "step=", ", skipped=0, lr=[", "/global_step=", "num_updates=", "train_inner | epoch 1: ", "[batch=", "]:",
+    "  Train loss/train/total: ", "Train time/batch: ", "[step=", ",epoch=1,eta=2d]", "    train/CE loss=", "[token=",
+    "Epoch 1: 5%|█| ", " [00:01<00:02, 3it/s, v_num=1]", "1|2|Loss: ", "{'loss': ", ", 'epoch': 1}", "Total optimization steps = ",
+    "samples/sec: 1 | iteration ", "completed step: ", ", seconds: ", "global_step: ", "reduced_train_loss: ", "iter ",
+    ": loss 3, time 1ms", "Loading the checkpoint from /c/step-", "Finished loading the checkpoint in ",
 ]  # fmt: skip
 
 
@@ -116,7 +121,7 @@ def test_binary_garbage_is_no_signal_and_no_error(garbage: bytes) -> None:
 def test_memory_stays_small_whatever_is_printed() -> None:
     parser = LogParser()
     for n in range(6000):
-        parser.feed(log_line(f"{n % 997}: step {n}/{n + 100} loss 2 {'x' * 5000}"))
+        parser.feed(log_line(f"{n % 997}: step {n}/{n + 100} loss 2 {'x' * 500}"))
         parser.feed(log_line(f"[rank{n}]: host {'h' * 70}{n} pid 1"))
     assert len(json.dumps(parser.memory)) < 500_000
 
