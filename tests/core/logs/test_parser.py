@@ -89,9 +89,10 @@ PIECES = [
     "12: ", "  rank : 9", "  host : x", "NCCL INFO", ":1:2 [0] NCCL ", "e999", "-", ".", "\u202e", "\ud800", "é", "١",
     "step=", ", skipped=0, lr=[", "/global_step=", "num_updates=", "train_inner | epoch 1: ", "[batch=", "]:",
     "  Train loss/train/total: ", "Train time/batch: ", "[step=", ",epoch=1,eta=2d]", "    train/CE loss=", "[token=",
-    "Epoch 1: 5%|█| ", " [00:01<00:02, 3it/s, v_num=1]", "1|2|Loss: ", "{'loss': ", ", 'epoch': 1}", "Total optimization steps = ",
-    "samples/sec: 1 | iteration ", "completed step: ", ", seconds: ", "global_step: ", "reduced_train_loss: ", "iter ",
-    ": loss 3, time 1ms", "Loading the checkpoint from /c/step-", "Finished loading the checkpoint in ",
+    "Epoch 1: 5%|█| ", " [00:01<00:02, 3it/s, v_num=1]", "1|2|Loss: ", "{'loss': ", ", 'epoch': 1}", "iter ",
+    "Total optimization steps = ", "samples/sec: 1 | iteration ", "completed step: ", ", seconds: ", "global_step: ",
+    "reduced_train_loss: ", ": loss 3, time 1ms", "Loading the checkpoint from /c/step-",
+    "Finished loading the checkpoint in ",
 ]  # fmt: skip
 
 
