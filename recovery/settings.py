@@ -10,7 +10,7 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-from recovery.core import lifecycle, types
+from recovery.core import lifecycle, types, words
 from recovery.env import broker, database, env_bool, env_float, env_list, env_rate, env_str, env_zone
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -168,7 +168,10 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1/",
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "ENUM_NAME_OVERRIDES": {words.__name__: [word.value for word in words] for words in WORDS},
+    "ENUM_NAME_OVERRIDES": {
+        **{enum.__name__: [word.value for word in enum] for enum in WORDS},
+        "Examined": list(words.EXAMINED_WORDS),
+    },
 }
 
 # --- Celery ----------------------------------------------------------------------------------------------------------

@@ -13,9 +13,12 @@ from rest_framework.response import Response
 from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Rows
-from recovery.api.fields import Finite, Shape
+from recovery.api.fields import Finite, Shape, Word
 from recovery.api.permissions import Access
+from recovery.doctor import Group, Report, State
+from recovery.doctor.stored import ask_again, report_on
 from recovery.models import Cluster
+from recovery.tasks import wake_examination
 
 
 class NodeCounts(Shape):
@@ -76,6 +79,50 @@ class ClusterOne(DeskView):
     @extend_schema(responses=ClusterShape)
     def get(self, request: Request, pk: int) -> Response:
         return Response(ClusterShape(selectors.cluster_picture(cluster_id=pk, now=timezone.now())).data)
+
+
+class ResultShape(Shape):
+    group = Word(Group)
+    what = serializers.CharField()
+    detail = serializers.CharField(help_text="What was found.")
+    remedy = serializers.CharField(help_text='What to change; "" where there is nothing.')
+    state = Word(State, help_text="not_tried: a try would change something, or there was nothing to try it on.")
+    at = serializers.DateTimeField(help_text="When it was observed.")
+
+
+class ReportShape(Shape):
+    at = serializers.DateTimeField(allow_null=True, help_text="When the look ended; null: there was none yet.")
+    under_way = serializers.BooleanField(help_text="Another look is due, or a worker is at it.")
+    state = Word(State, help_text="The worst of the results.")
+    summary = serializers.CharField()
+    results = ResultShape(many=True)
+
+    class Meta:
+        ref_name = "Examination"
+
+
+class Examine(DeskView):
+    """Get what can be seen and done on one cluster, as a worker last found it; POST: let a worker look again.
+
+    Nothing here waits for Slurm: the answer to POST is the report as it is, with `under_way` true.
+    """
+
+    required = Permission.OPERATE
+
+    @extend_schema(operation_id="clusters_examination", responses=ReportShape)
+    def get(self, request: Request, pk: int) -> Response:
+        return Response(ReportShape(self._report(pk)).data)
+
+    @extend_schema(operation_id="clusters_examine", request=None, responses=ReportShape)
+    def post(self, request: Request, pk: int) -> Response:
+        cluster = selectors.cluster_picture(cluster_id=pk, now=timezone.now()).cluster
+        ask_again(cluster, actor=self.actor, now=timezone.now())
+        wake_examination(pk)
+        return Response(ReportShape(self._report(pk)).data)
+
+    def _report(self, pk: int) -> Report:
+        cluster = selectors.cluster_picture(cluster_id=pk, now=timezone.now()).cluster
+        return report_on(cluster, now=timezone.now())
 
 
 class Health(DeskView):

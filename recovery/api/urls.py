@@ -6,7 +6,7 @@ from django.urls import path, re_path
 
 from recovery.api.account import Me, TokenOne, Tokens
 from recovery.api.base import NoSuchAddress
-from recovery.api.clusters import ClusterOne, Clusters, Health, HealthDetails
+from recovery.api.clusters import ClusterOne, Clusters, Examine, Health, HealthDetails
 from recovery.api.incidents import IncidentOne, Incidents
 from recovery.api.jobs import AttemptOne, Attempts, JobOne, Jobs
 from recovery.api.openapi import OpenApiView
@@ -31,6 +31,7 @@ urlpatterns = [
     path("checkpoints", Checkpoints.as_view(), name="api-checkpoints"),
     path("clusters", Clusters.as_view(), name="api-clusters"),
     path("clusters/<int:pk>", ClusterOne.as_view(), name="api-cluster"),
+    path("clusters/<int:pk>/examination", Examine.as_view(), name="api-examination"),
     path("health", Health.as_view(), name="api-health"),
     path("health/details", HealthDetails.as_view(), name="api-health-details"),
     path("me", Me.as_view(), name="api-me"),

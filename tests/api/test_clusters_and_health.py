@@ -10,7 +10,16 @@ from pytest_django import DjangoAssertNumQueries
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import JobState, NodeState
 from tests.api.conftest import Api
-from tests.factories import ago, make_attempt, make_cluster, make_incident, make_job, make_node, make_run
+from tests.factories import (
+    ago,
+    make_attempt,
+    make_cluster,
+    make_examination,
+    make_incident,
+    make_job,
+    make_node,
+    make_run,
+)
 
 Ask = Callable[[str], Api]
 
@@ -127,3 +136,21 @@ def test_a_stale_picture_is_named(api: Ask) -> None:
 def test_what_nobody_has_to_look_at_is_not_overdue(api: Ask, settled: Callable[[], object]) -> None:
     settled()
     assert api("viewer").get("health/details").body["overdue_s"] == 0.0
+
+
+# --- what the doctor found
+
+
+def test_an_operator_reads_what_was_found_and_asks_for_another_look(api: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[int] = []
+    monkeypatch.setattr("recovery.api.clusters.wake_examination", woken.append)
+    cluster = make_cluster()
+    path = f"clusters/{cluster.pk}/examination"
+    nothing = api("operator").get(path).body
+    assert (nothing["at"], nothing["results"], nothing["state"]) == (None, [], "not_tried")
+    make_examination(cluster=cluster)
+    found = api("operator").get(path).body
+    assert (found["state"], found["under_way"]) == ("broken", False)
+    assert {result["state"] for result in found["results"]} == {"good", "attention", "broken", "not_tried"}
+    assert api("operator").post(path, {}).body["under_way"] is True
+    assert woken == [cluster.pk]

@@ -35,6 +35,8 @@ ROUTES: list[tuple[str, str, Permission | Access]] = [
     ("GET", "checkpoints", Permission.VIEW),
     ("GET", "clusters", Permission.VIEW),
     ("GET", "clusters/<int:pk>", Permission.VIEW),
+    ("GET", "clusters/<int:pk>/examination", Permission.OPERATE),
+    ("POST", "clusters/<int:pk>/examination", Permission.OPERATE),
     ("GET", "health", Access.OPEN),
     ("GET", "health/details", Permission.VIEW),
     ("GET", "me", Access.LOGGED_IN),
