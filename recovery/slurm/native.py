@@ -1,0 +1,297 @@
+"""The back end that speaks Slurm's own protocol through pyslurm, in a process of its own (native_process.py).
+
+Jobs, nodes, partitions and everything that changes them go through pyslurm. Slurm's commands, where they are installed,
+do what pyslurm can't (docs/pyslurm.md):
+- past attempts: pyslurm shows the last one only (`sacct --duplicates`);
+- submitting: pyslurm leaves out the #SBATCH lines that it doesn't know (`sbatch`);
+- emptying a job's list of excluded nodes: pyslurm takes an empty text for "leave it as it is" (`scontrol update`);
+- exit codes from 128 on: pyslurm takes 128 away from them (`squeue`);
+- our rights (`sacctmgr`).
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from recovery.slurm import command
+from recovery.slurm.base import (
+    YES,
+    AttemptRecord,
+    Can,
+    Health,
+    JobRecord,
+    JobsPicture,
+    NodeRecord,
+    NotSupported,
+    Operation,
+    PartitionRecord,
+    ReservationRecord,
+    Rights,
+    SlurmClient,
+    SlurmRefused,
+    SlurmUnreachable,
+    Submission,
+)
+from recovery.slurm.cli import CliClient
+from recovery.slurm.cli_commands import SEARCH_PATH
+from recovery.slurm.cli_scontrol import DEFAULT_CRED_EXPIRE_S
+from recovery.slurm.json_values import BadAnswer
+from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line
+from recovery.slurm.native_process import NativeProcess
+from recovery.slurm.native_records import (
+    End,
+    doubtful_end,
+    exit_codes,
+    health_of,
+    job_of,
+    node_of,
+    partition_of,
+    reservation_of,
+)
+
+# What Slurm's commands must do, and what there is to say where there are none.
+_BY_COMMANDS: dict[Operation, tuple[str, str]] = {
+    Operation.ATTEMPTS: ("sacct", "pyslurm shows the last attempt of a job only"),
+    Operation.SUBMIT: ("sbatch", "pyslurm leaves out #SBATCH lines that it doesn't know"),
+}
+MAX_ADMIN_COMMENT, MAX_REASON = 1000, 200
+_FOR_EVER_S = 2**31 * 60.0  # Slurm counts minutes in 32 bits, and the upper ones have meanings of their own
+
+
+class NativeClient(SlurmClient):
+    """One cluster, through pyslurm. Its process starts with the first question and ends with the client.
+
+    `slurm_conf` is the cluster's slurm.conf ("": Slurm's own default place), `python` the interpreter that has pyslurm
+    ("": the one that runs us), `bin_dir` the folder of Slurm's commands ("": the usual places).
+    """
+
+    def __init__(self, *, slurm_conf: str = "", bin_dir: str = "", python: str = "", timeout_s: float = 10) -> None:
+        self._path = f"{bin_dir}:{SEARCH_PATH}" if bin_dir else SEARCH_PATH
+        self._timeout_s = timeout_s
+        # Complete: nothing is inherited.
+        self._env = {"PATH": self._path, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+        if slurm_conf:
+            self._env["SLURM_CONF"] = slurm_conf
+        self._process = NativeProcess(python=python or sys.executable, env=self._env, timeout_s=timeout_s)
+        self._commands = CliClient(slurm_conf=slurm_conf, bin_dir=bin_dir, timeout_s=timeout_s)
+        self._codes: dict[End, int] = {}  # true exit codes of jobs that Slurm still knows
+
+    def can(self, operation: Operation) -> Can:
+        program, reason = _BY_COMMANDS.get(operation, ("", ""))
+        if not program or self._has(program):
+            return YES
+        remedy = f"Install Slurm's commands on this machine ({program}), or name their folder: option bin_dir."
+        return Can(yes=False, reason=f"{reason}, and there is no {program} here.", remedy=remedy)
+
+    # --- reads -------------------------------------------------------------------------------------------------------
+
+    def health(self) -> Health:
+        started = time.monotonic()
+        answer = self._ask("configuration", tried="read the configuration")
+        latency_s = time.monotonic() - started
+        with _whole("read the configuration"):
+            return health_of(answer, latency_s=latency_s, default_cred_expire_s=DEFAULT_CRED_EXPIRE_S)
+
+    def rights(self) -> Rights:
+        return self._commands.rights()
+
+    def jobs(self) -> list[JobRecord]:
+        with _whole("list all jobs"):
+            entries = self._list("jobs", tried="list all jobs")
+            codes = self._true_codes(entries)
+            records = [job_of(entry, codes) for entry in entries]
+            self._codes = {end: codes[end] for entry in entries if (end := doubtful_end(entry)) in codes}
+            return records
+
+    def jobs_since(self, mark: str) -> JobsPicture:
+        """Always all jobs: pyslurm gives no way to ask for changes."""
+        return JobsPicture(jobs=self.jobs())
+
+    def job(self, job_id: str) -> JobRecord:
+        tried = f"look at job {job_id}"
+        entry = self._ask("job", tried=tried, job=_wanted(job_id))
+        with _whole(tried):
+            return job_of(entry, self._true_codes([entry]))
+
+    def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
+        self._demand(Operation.ATTEMPTS)
+        return self._commands.attempts(job_ids, since=since)
+
+    def nodes(self) -> list[NodeRecord]:
+        with _whole("list all nodes"):
+            found = [node_of(entry) for entry in self._list("nodes", tried="list all nodes")]
+            return sorted(found, key=lambda node: node.name)
+
+    def partitions(self) -> list[PartitionRecord]:
+        with _whole("list all partitions"):
+            return [partition_of(entry) for entry in self._list("partitions", tried="list all partitions")]
+
+    def reservations(self) -> list[ReservationRecord]:
+        with _whole("list all reservations"):
+            return [reservation_of(entry) for entry in self._list("reservations", tried="list all reservations")]
+
+    def batch_script(self, job_id: str) -> str:
+        return str(self._ask("batch_script", tried=f"read the script of job {job_id}", job=_wanted(job_id)))
+
+    # --- writes ------------------------------------------------------------------------------------------------------
+
+    def requeue(self, job_id: str, *, hold: bool) -> None:
+        """Slurm requeues a heterogeneous job as a whole, by its first component "4711+0"; others are refused."""
+        self._ask("requeue", tried=f"requeue job {job_id}", **_requeued(job_id, hold=hold))
+
+    def set_excluded_nodes(self, job_id: str, nodes: tuple[str, ...]) -> None:
+        """Slurm allows it for pending jobs only: SlurmRefused otherwise."""
+        request = _excluded(job_id, nodes)
+        if nodes:
+            self._ask("change", tried=f"exclude nodes of job {job_id}", **request)
+        else:
+            self._commands.set_excluded_nodes(job_id, ())
+
+    def release(self, job_id: str) -> None:
+        self._ask("release", tried=f"release job {job_id}", job=_wanted(job_id))
+
+    def hold(self, job_id: str) -> None:
+        self._ask("hold", tried=f"hold job {job_id}", job=_wanted(job_id))
+
+    def cancel(self, job_id: str) -> None:
+        self._ask("cancel", tried=f"cancel job {job_id}", job=_wanted(job_id))
+
+    def set_time_limit(self, job_id: str, seconds: float) -> None:
+        self._ask("change", tried=f"set the time limit of job {job_id}", **_limited(job_id, seconds))
+
+    def set_admin_comment(self, job_id: str, text: str) -> None:
+        self._ask("change", tried=f"set the admin comment of job {job_id}", **_commented(job_id, text))
+
+    def drain_node(self, name: str, reason: str) -> None:
+        request = _node(name, state="DRAIN", reason=one_line(reason, MAX_REASON))
+        self._ask("change_node", tried=f"drain node {name}", **request)
+
+    def resume_node(self, name: str) -> None:
+        self._ask("change_node", tried=f"resume node {name}", **_node(name, state="RESUME"))
+
+    def submit(self, submission: Submission) -> str:
+        self._demand(Operation.SUBMIT)
+        return self._commands.submit(submission)
+
+    def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
+        """As pyslurm's own calls, or as the command where it is one of Slurm's."""
+        if operation is Operation.SUBMIT or (operation is Operation.SET_EXCLUDED_NODES and not nodes):
+            self._demand(operation)
+            return self._commands.preview(operation, subject, nodes=nodes, value=value)
+        requests: dict[Operation, tuple[str, Callable[[], Mapping[str, Any]]]] = {
+            Operation.REQUEUE: ("requeue", lambda: _requeued(subject, hold=False)),
+            Operation.REQUEUE_HOLD: ("requeue", lambda: _requeued(subject, hold=True)),
+            Operation.SET_EXCLUDED_NODES: ("change", lambda: _excluded(subject, nodes)),
+            Operation.RELEASE: ("release", lambda: {"job": _wanted(subject)}),
+            Operation.HOLD: ("hold", lambda: {"job": _wanted(subject)}),
+            Operation.CANCEL: ("cancel", lambda: {"job": _wanted(subject)}),
+            Operation.SET_TIME_LIMIT: ("change", lambda: _limited(subject, float(value))),
+            Operation.SET_ADMIN_COMMENT: ("change", lambda: _commented(subject, value)),
+            Operation.DRAIN_NODE: (
+                "change_node",
+                lambda: _node(subject, state="DRAIN", reason=one_line(value, MAX_REASON)),
+            ),
+            Operation.RESUME_NODE: ("change_node", lambda: _node(subject, state="RESUME")),
+        }
+        call, request = requests[operation]
+        return _previewed(call, request(), subject)
+
+    # --- the door ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, call: str, *, tried: str, **arguments: object) -> Any:
+        return self._process.ask(call, arguments, tried=_by(tried))
+
+    def _list(self, call: str, *, tried: str) -> list[Mapping[str, Any]]:
+        entries = self._ask(call, tried=tried)
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise BadAnswer("it is no list")
+        return entries
+
+    def _true_codes(self, entries: Sequence[Mapping[str, Any]]) -> dict[End, int]:
+        """The exit codes that pyslurm may have changed, asked of `squeue` once per job that ended so."""
+        doubtful = {end for entry in entries if (end := doubtful_end(entry))}
+        new = sorted(doubtful - self._codes.keys())
+        if new and self._has("squeue"):
+            ids = ",".join(str(number) for number, _ in new)
+            argv = ["squeue", "--noheader", "--all", "--states=all", f"--jobs={ids}", "--Format=JobID:|,exit_code:|"]
+            answer = command.run(argv, env=self._env, timeout_s=self._timeout_s)
+            told = exit_codes(answer.output) if answer.code == 0 else {}
+            self._codes |= {end: told[end[0]] for end in new if end[0] in told}
+        return self._codes
+
+    def _has(self, program: str) -> bool:
+        return shutil.which(program, path=self._env["PATH"]) is not None
+
+    def _demand(self, operation: Operation) -> None:
+        can = self.can(operation)
+        if not can:
+            raise NotSupported(f"{can.reason} {can.remedy}", tried=_by(operation), permanent=True)
+
+
+def _by(tried: str) -> str:
+    return f"pyslurm: {tried}"
+
+
+@contextmanager
+def _whole(tried: str) -> Iterator[None]:
+    """An answer that can't be used is none."""
+    try:
+        yield
+    except BadAnswer as error:
+        raise SlurmUnreachable(f"the answer can't be used: {error}", tried=_by(tried)) from error
+
+
+def _wanted(job_id: str) -> dict[str, int]:
+    """The job as the process is asked for it. Raises JobNotFound for what is no id."""
+    check_job_id(job_id)
+    for sign, part in (("_", "task"), ("+", "component")):
+        number, found, place = job_id.partition(sign)
+        if found:
+            return {"id": int(number), part: int(place)}
+    return {"id": int(job_id)}
+
+
+def _requeued(job_id: str, *, hold: bool) -> dict[str, object]:
+    wanted = _wanted(job_id)
+    if wanted.get("component"):
+        message = f"{job_id} is one component of a heterogeneous job, which Slurm only requeues as a whole: "
+        raise SlurmRefused(f"{message}{wanted['id']}+0", tried=_by(f"requeue {job_id}"), permanent=True)
+    return {"job": wanted, "hold": hold}
+
+
+def _excluded(job_id: str, nodes: tuple[str, ...]) -> dict[str, object]:
+    wanted = _wanted(job_id)
+    check_node_names(nodes, tried=_by(f"exclude nodes of job {job_id}"))
+    return {"job": wanted, "set": {"excluded_nodes": list(nodes)}}
+
+
+def _limited(job_id: str, seconds: float) -> dict[str, object]:
+    wanted = _wanted(job_id)
+    if not (math.isfinite(seconds) and 0 < seconds < _FOR_EVER_S):
+        message = f"{seconds!r} s is no time limit"
+        raise SlurmRefused(message, tried=_by(f"set the time limit of job {job_id}"), permanent=True)
+    return {"job": wanted, "set": {"time_limit": math.ceil(seconds / 60)}}
+
+
+def _commented(job_id: str, text: str) -> dict[str, object]:
+    return {"job": _wanted(job_id), "set": {"admin_comment": one_line(text, MAX_ADMIN_COMMENT)}}
+
+
+def _node(name: str, **change: str) -> dict[str, object]:
+    check_node_name(name, tried=_by("change a node"))
+    return {"node": name, "set": change}
+
+
+def _previewed(call: str, request: Mapping[str, Any], subject: str) -> str:
+    """A request as pyslurm's own call: "Job(4711).requeue(hold=True)"."""
+    changes = request.get("set", {"hold": request["hold"]} if "hold" in request else {})
+    words = ", ".join(f"{name}={value!r}" for name, value in changes.items())
+    kind, verb = ("Node", "modify") if call == "change_node" else ("Job", "modify" if call == "change" else call)
+    return f"pyslurm.{kind}({subject}).{verb}({words})"
