@@ -40,13 +40,13 @@ from recovery.slurm.rest_auth import TokenSource, no_token
 from recovery.slurm.rest_door import RestDoor
 from recovery.slurm.rest_http import Request, RestHttp, path_of
 from recovery.slurm.rest_json import NoSuchCall
+from recovery.slurm.states import check_not_drained
 
 T = TypeVar("T")
 
 FEW_JOBS = 10  # so many past jobs are asked for one by one (a few milliseconds each), more of them in one list
 FULL_EVERY_S = 300  # a picture is asked for whole at least so often, whatever the mark says: see jobs_since
 _DATED = "v0.0.40"  # from here on a list of jobs says how old it is
-_PROXY = "v0.0.42"  # from here on root's token may speak for another user (tried on 26.05; 22.05 refuses it)
 
 _MARK = re.compile(r"(\d{1,12})@(\d{1,12})")  # the controller's time, our time
 
@@ -236,28 +236,16 @@ class RestClient(SlurmClient):
         self._act(request)
 
     def drain_node(self, name: str, reason: str) -> None:
-        self._act(rest_requests.of(self._door.needed(Operation.DRAIN_NODE), Operation.DRAIN_NODE, name, value=reason))
+        request = rest_requests.of(self._door.needed(Operation.DRAIN_NODE), Operation.DRAIN_NODE, name, value=reason)
+        check_not_drained(self.nodes(), name)
+        self._act(request)
 
     def resume_node(self, name: str) -> None:
         self._act(rest_requests.of(self._door.needed(Operation.RESUME_NODE), Operation.RESUME_NODE, name))
 
     def submit(self, submission: Submission) -> str:
-        """For another user only with root's token, on 26.05: slurmrestd then acts as that user."""
-        version = self._door.needed(Operation.SUBMIT)
-        request = rest_requests.submit(version, submission)
-        foreign = submission.user not in ("", self._door.me())
-        if foreign and not (self._door.has_token() and rest_versions.is_at_least(version, _PROXY)):
-            raise SlurmRefused(
-                f"this slurmrestd submits as {self._door.me()} only: let the commands act (option acts_by = cli)",
-                tried=f"submit for {submission.user}",
-                permanent=True,
-            )
-        answer = self._door.send(request, user=submission.user if foreign else "")
-        data = rest_json.check_submission(answer)
-        number = self._door.parsed(lambda: values.number(data, "job_id"), tried=answer.tried)
-        if not number:
-            raise SlurmUnreachable("the answer names no job", tried=answer.tried)
-        return str(number)
+        """Not by slurmrestd: it reads no #SBATCH lines, so the job would get other resources than it asks for."""
+        raise self._door.denied(Operation.SUBMIT)
 
     def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
         return str(rest_requests.of(self._door.needed(operation), operation, subject, nodes=nodes, value=value))

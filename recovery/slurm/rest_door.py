@@ -35,26 +35,29 @@ class RestDoor:
         if operation in rest_versions.operations(version):
             return YES
         first = rest_versions.since(operation)
+        upgrade = f", or upgrade to Slurm {first.release}" if first else ""
         return Can(
             yes=False,
             reason=f"slurmrestd's API {version} can't {rest_versions.LACKS[operation]}.",
-            remedy=f"Let the commands act beside it (option acts_by: cli), or upgrade to Slurm {first.release}.",
+            remedy=f"Let the commands act beside it (option acts_by: cli){upgrade}.",
         )
 
     def needed(self, operation: Operation) -> str:
         """The version in use, which has this operation. Raises NotSupported; SlurmUnreachable where none is known."""
         version = self.version()
-        able = self.can(operation)
-        if not able:
-            raise NotSupported(f"{able.reason} {able.remedy}", tried=operation.value, permanent=True)
+        if not self.can(operation):
+            raise self.denied(operation)
         return version
+
+    def denied(self, operation: Operation) -> NotSupported:
+        able = self.can(operation)
+        return NotSupported(f"{able.reason} {able.remedy}", tried=operation.value, permanent=True)
 
     def read(self, request: Request) -> dict[str, Any]:
         return rest_json.whole(self.send(request))
 
-    def send(self, request: Request, *, user: str = "") -> HttpAnswer:
-        """`user`: whom to speak for, where that isn't the token's own."""
-        answer = self._http.send(request, headers=self._headers(user))
+    def send(self, request: Request) -> HttpAnswer:
+        answer = self._http.send(request, headers=self._headers())
         try:
             rest_json.check_access(answer)
         except NoSuchCall:
@@ -67,16 +70,13 @@ class RestDoor:
             raise
         return answer
 
-    def _headers(self, user: str) -> dict[str, str]:
+    def _headers(self) -> dict[str, str]:
         token = self._token()
-        name = user or self._user or user_of(token)
+        name = self._user or user_of(token)
         if name:
             check_word(name, kind="user", tried="say who we are")
         headers = {"X-SLURM-USER-NAME": name} if name else {}
         return headers | ({"X-SLURM-USER-TOKEN": token} if token else {})
-
-    def has_token(self) -> bool:
-        return bool(self._token())
 
     def me(self) -> str:
         """As whom we speak: "" where a token doesn't say."""

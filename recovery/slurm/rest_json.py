@@ -28,12 +28,10 @@ JSON = "application/json"
 # Numbers of slurm_errno.h, the same in 22.05 and 26.05.
 UNKNOWN_JOB = 2017
 NOTHING_FOUND = 9003  # of accounting: an empty list, which newer releases give without an error
-JOB_IS_HELD = 2042  # no error of a submission that asked for it
 _NO_AUTHENTICATION = 1007  # a token that is wrong or has ended (26.05; 22.05 has no word for it)
 _REFUSED_FOR_NOW = 2020  # "Job can not be altered now, try again later"
 _REFUSALS = frozenset(
     {
-        *(2000, 2045, 2053, 2066),  # no such partition, account, reservation, QOS
         *(2002, 2010),  # not permitted: "Access/permission denied", "Invalid user id"
         *(2018, 2028, 2180),  # no such node, not from its state to this one
         *(2021, 2084),  # ended already
@@ -112,13 +110,6 @@ def check_write(answer: HttpAnswer) -> dict[str, Any]:
         raise SlurmUnreachable(message, tried=answer.tried)
     if failed:
         raise _error(failed, answer)
-    return data
-
-
-def check_submission(answer: HttpAnswer) -> dict[str, Any]:
-    """As `check_write`; a job that was to be held is told as an error in 22.05."""
-    data = whole(answer, ignore=frozenset({JOB_IS_HELD}))
-    _check_understood(data, answer)
     return data
 
 

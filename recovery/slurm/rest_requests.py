@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from recovery.slurm.base import Operation, SlurmRefused, Submission
-from recovery.slurm.names import check_job_id, check_node_name, check_node_names, check_word, one_line
+from recovery.slurm.base import Operation, SlurmRefused
+from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line
 from recovery.slurm.rest_http import Request, path_of
 
 MAX_TEXT = 1000
-# A job by REST has no environment but the one that is sent with it, and may not have none.
-PATH = "/usr/local/bin:/usr/bin:/bin"
-_FLAT = "v0.0.38"  # plain numbers, an environment as an object; later versions have their own objects for both
+_FLAT = "v0.0.38"  # plain numbers; later versions have an object for them
 
 
 def of(version: str, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> Request:
@@ -48,37 +46,6 @@ def cancel(version: str, job_id: str) -> Request:
     """A heterogeneous job ends as a whole: by its first component, as scancel takes it."""
     check_job_id(job_id)
     return Request(method="DELETE", path=path_of("slurm", version, "job", job_id.removesuffix("+0")))
-
-
-def submit(version: str, submission: Submission) -> Request:
-    """Raises SlurmRefused for names that can't be any, and for what this version can't submit."""
-    tried = "submit a job"
-    for kind, word in (("user", submission.user), ("account", submission.account), ("partition", submission.partition)):
-        if word:
-            check_word(word, kind=kind, tried=tried)
-    check_node_names(submission.excluded_nodes, tried=tried)
-    if version == _FLAT and (submission.excluded_nodes or submission.admin_comment):
-        message = f"slurmrestd's API {version} can't submit with excluded nodes or an admin comment"
-        raise SlurmRefused(message, tried=tried, permanent=True)
-    environment = {"PATH": PATH} | submission.environment
-    job: dict[str, Any] = {
-        "name": submission.name,
-        "account": submission.account,
-        "partition": submission.partition,
-        "comment": submission.comment,
-        "admin_comment": one_line(submission.admin_comment, MAX_TEXT),
-        "excluded_nodes": list(submission.excluded_nodes),
-    }
-    job = {key: value for key, value in job.items() if value}
-    job["current_working_directory"] = submission.work_dir
-    job["environment"] = environment if version == _FLAT else [f"{key}={value}" for key, value in environment.items()]
-    if submission.time_limit_s is not None:
-        job["time_limit"] = _minutes(version, submission.time_limit_s)
-    if submission.hold:
-        job["hold"] = True
-    return Request(
-        method="POST", path=path_of("slurm", version, "job", "submit"), body={"script": submission.script, "job": job}
-    )
 
 
 def _update(version: str, job_id: str, body: dict[str, Any]) -> Request:

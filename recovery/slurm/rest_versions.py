@@ -48,9 +48,7 @@ def _partition_38(entry: Entry) -> Entry:
 
 
 _READS = frozenset({Operation.JOBS, Operation.JOB, Operation.NODES, Operation.PARTITIONS, Operation.RESERVATIONS})
-_FIRST_WRITES = frozenset(
-    {Operation.HOLD, Operation.RELEASE, Operation.CANCEL, Operation.SET_TIME_LIMIT, Operation.SUBMIT}
-)
+_FIRST_WRITES = frozenset({Operation.HOLD, Operation.RELEASE, Operation.CANCEL, Operation.SET_TIME_LIMIT})
 
 STEPS: tuple[Step, ...] = (
     Step(
@@ -123,6 +121,7 @@ LACKS: dict[Operation, str] = {
     Operation.SET_ADMIN_COMMENT: "write an admin comment",
     Operation.DRAIN_NODE: "drain a node",
     Operation.RESUME_NODE: "resume a node",
+    Operation.SUBMIT: "read a script's #SBATCH lines, so a job would get other nodes and limits than it asks for",
 }
 NEWEST_FIRST: tuple[str, ...] = tuple(step.name for step in reversed(STEPS))
 
@@ -133,9 +132,9 @@ def operations(version: str) -> frozenset[Operation]:
     return frozenset().union(*(step.adds for step in STEPS[: _place(version) + 1]))
 
 
-def since(operation: Operation) -> Step:
-    """The first version that has it."""
-    return next(step for step in STEPS if operation in step.adds)
+def since(operation: Operation) -> Step | None:
+    """The first version that has it; None where none has."""
+    return next((step for step in STEPS if operation in step.adds), None)
 
 
 def is_at_least(version: str, other: str) -> bool:

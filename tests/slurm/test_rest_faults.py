@@ -18,7 +18,6 @@ from recovery.slurm.base import (
     SlurmError,
     SlurmRefused,
     SlurmUnreachable,
-    Submission,
 )
 from recovery.slurm.rest_http import RestHttp
 from recovery.slurm.rest_json import TokenRefused
@@ -35,7 +34,6 @@ READS: dict[str, Callable[[SlurmClient], object]] = {
     "partitions": lambda client: client.partitions(),
     "reservations": lambda client: client.reservations(),
 }
-SUBMISSION = Submission(script="#!/bin/sh\ntrue\n", user="", work_dir="/home/ada")
 WRITES: dict[str, Callable[[SlurmClient], object]] = {
     "requeue": lambda client: client.requeue("12", hold=False),
     "set_excluded_nodes": lambda client: client.set_excluded_nodes("12", ("n1",)),
@@ -43,9 +41,7 @@ WRITES: dict[str, Callable[[SlurmClient], object]] = {
     "hold": lambda client: client.hold("12"),
     "set_time_limit": lambda client: client.set_time_limit("12", 90),
     "set_admin_comment": lambda client: client.set_admin_comment("12", "by hand"),
-    "drain_node": lambda client: client.drain_node("n1", "bad GPU"),
     "resume_node": lambda client: client.resume_node("n1"),
-    "submit": lambda client: client.submit(SUBMISSION),
 }
 CALLS = READS | WRITES
 
@@ -255,7 +251,7 @@ def test_results_without_an_error_are_success(server: Server, parts: object) -> 
 @pytest.mark.parametrize("call", WRITES)
 def test_a_field_that_is_ignored_is_not_taken_for_done(server: Server, call: str) -> None:
     warning = {"description": 'Ignoring unknown field "hold"', "source": "#/hold/"}
-    server.says(Said(body={"meta": META, "errors": [], "warnings": [warning], "job_id": 7}))
+    server.says(Said(body={"meta": META, "errors": [], "warnings": [warning]}))
     with pytest.raises(SlurmRefused, match="did not understand") as caught:
         WRITES[call](server.client())
     assert caught.value.permanent
@@ -270,23 +266,21 @@ def test_other_warnings_are_no_errors(server: Server) -> None:
 
 
 def test_writes_are_plain_requests_and_a_preview_shows_them(server: Server) -> None:
-    server.says(whole(job_id=77))
+    server.says(whole())
     client = server.client()
     for write in WRITES.values():
         write(client)
     sent = [(asked.method, asked.path.removeprefix("/slurm/v0.0.45"), asked.body) for asked in server.asked]
     limit = {"set": True, "infinite": False, "number": 2}
-    assert sent[:-1] == [
+    assert sent == [
         ("GET", "/job/12/requeue", None),
         ("POST", "/job/12", {"excluded_nodes": ["n1"]}),
         ("POST", "/job/12", {"hold": False}),
         ("POST", "/job/12", {"hold": True}),
         ("POST", "/job/12", {"time_limit": limit}),
         ("POST", "/job/12", {"admin_comment": "by hand"}),
-        ("POST", "/node/n1", {"state": ["DRAIN"], "reason": "bad GPU"}),
         ("POST", "/node/n1", {"state": ["RESUME"]}),
     ]
-    assert sent[-1][:2] == ("POST", "/job/submit")
     assert {asked.headers["X-SLURM-USER-TOKEN"] for asked in server.asked} == {"a.b.c"}
 
 

@@ -216,7 +216,7 @@ def test_what_22_05_can_not_do_is_denied_before_anything_is_asked(recording: Rec
         can = client.can(operation)
         assert recording.version in can.reason
         assert "acts_by" in can.remedy
-        assert "upgrade to Slurm 2" in can.remedy
+        assert ("upgrade to Slurm 2" in can.remedy) == (operation is not Operation.SUBMIT)
         with pytest.raises(NotSupported):
             client.preview(operation, "12", nodes=("n1",), value="60")
     assert recording.server.asked == []
@@ -261,12 +261,18 @@ def test_a_pending_job_is_not_requeued_and_an_unknown_node_not_drained(newer: Re
         newer.client.drain_node("nowhere", "bad GPU")
 
 
+def test_a_node_that_somebody_drained_is_left_to_them(newer: Recording) -> None:
+    with pytest.raises(SlurmRefused, match='drained already: bad "gpu"'):
+        newer.client.drain_node("n4", "bad GPU")
+    assert {asked.method for asked in newer.server.asked} == {"GET"}
+
+
 def test_every_version_says_what_it_ignores() -> None:
     assert [step.name for step in STEPS] == [f"v0.0.{number}" for number in range(38, 46)]
     assert all(step.ignores for step in STEPS)
     assert NEWEST_FIRST[0] == STEPS[-1].name
     assert operations("v0.0.38") < operations("v0.0.41") < operations("v0.0.42") < operations("v0.0.45")
-    assert operations("v0.0.45") == frozenset(Operation)
+    assert operations("v0.0.45") == frozenset(Operation) - {Operation.SUBMIT}
 
 
 def test_recordings_hold_nothing_of_the_machine_they_were_made_on() -> None:
