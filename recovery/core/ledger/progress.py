@@ -219,6 +219,6 @@ def _saved_until(stretch: Stretch, saved: list[_Saved]) -> int:
     for checkpoint in saved:
         done = _moment_of(stretch, checkpoint.step)
         written = checkpoint.attempt == stretch.attempt or (checkpoint.attempt is None and done <= checkpoint.at)
-        if written and checkpoint.at >= stretch.start:
+        if written:
             moments.append(min(done, checkpoint.at))
     return max(moments)

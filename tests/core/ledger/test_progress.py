@@ -47,7 +47,7 @@ def test_an_older_restore_takes_back_what_was_kept() -> None:
 
 def test_a_checkpoint_that_was_left_behind_keeps_nothing_of_the_new_work() -> None:
     again = joined(first(LATER), History(restores=(restored(11, 35, 0),), steps=steps(11, 36, 10, 20)))
-    history = joined(again, History(checkpoints=(saved(150, 26, of=10), saved(160, 31))))
+    history = joined(again, History(checkpoints=(saved(150, 26, of=10), saved(160, 37))))
     assert trained(history) == [("lost", 10, 30), ("not_yet_kept", 36, 60)]
 
 
@@ -65,6 +65,7 @@ def test_of_many_restores_the_lowest_that_follows_counts() -> None:
     [
         pytest.param(160, 3, 24, id="one report beyond 150"),
         pytest.param(160, 1, 24, id="a single report, nearest checkpoint below"),
+        pytest.param(155, 2, 24, id="a checkpoint nearer than one report"),
         pytest.param(10, 3, 10, id="counts from the beginning: from scratch"),
     ],
 )
@@ -73,6 +74,12 @@ def test_without_a_load_line_the_first_report_tells(first_report: int, count: in
     history = joined(first(LATER), checkpoint, History(steps=steps(11, 40, first_report, count)))
     expected = [("kept", 10, kept_until)] if kept_until > 10 else []
     assert trained(history, 43)[:-1] == [*expected, ("lost", kept_until, 30)]
+
+
+def test_a_checkpoint_of_later_is_not_where_it_continued() -> None:
+    late = History(checkpoints=(saved(155, 50, of=11),))
+    history = joined(first(LATER), late, History(steps=steps(11, 40, 160, 3)))
+    assert trained(history)[:2] == [("kept", 10, 24), ("lost", 24, 30)]
 
 
 def test_steps_that_belie_a_load_line_count_more_than_it() -> None:
@@ -114,6 +121,19 @@ def test_a_last_save_beyond_the_last_report_keeps_the_rest() -> None:
 def test_a_save_seen_complete_only_after_the_end_keeps_its_steps() -> None:
     history = joined(first(LATER), History(checkpoints=(saved(190, 33, of=10),)))
     assert trained(history) == [("kept", 10, 28), ("not_yet_kept", 28, 30)]
+
+
+def test_a_checkpoint_keeps_nothing_that_was_done_after_it() -> None:
+    history = History(
+        attempts=(attempt(0, 0, 0),),
+        steps=steps(10, 10, 100, 2, every=10, stride=100),
+        checkpoints=(saved(150, 12, of=10),),
+    )
+    assert trained(history, 20) == [("kept", 10, 12), ("not_yet_kept", 12, 20)]
+
+
+def test_without_any_sample_a_save_seen_complete_after_the_end_keeps_it_all() -> None:
+    assert trained(History(attempts=(FIRST,), checkpoints=(saved(100, 33, of=10),))) == [("kept", 0, 30)]
 
 
 def test_without_any_sample_the_checkpoints_tell() -> None:
