@@ -7,7 +7,8 @@ saves, loads and evaluations are logged at level INFO, which has to be switched 
 Traps: the bar has no name, and an evaluation's or a data set's bar looks the same. It is believed to be the training's
 if its total is that of `Total optimization steps`, or if a dict with a loss was printed upon it (the same line), or
 twice after it while it was not full. Epochs are no steps. A NaN loss is printed as the mean of the others unless
-`logging_nan_inf_filter` is off. Nothing says that a save is done.
+`logging_nan_inf_filter` is off. Nothing says that a save is done. A resumed run's bar starts at 0 before it jumps to the
+step that was restored, so 0 is none.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class _HuggingFace:
 
 def _bar(bar: Bar, memory: Memory) -> Sequence[Mark]:
     memory["bar"] = [bar.step, bar.total]
-    if bar.total != memory.get("total"):
+    if bar.total != memory.get("total") or bar.step == 0:
         return ()
     return (_progress(bar, memory.pop("loss", None), memory.pop("tokens", None)),)
 
@@ -77,7 +78,7 @@ def _bar(bar: Bar, memory: Memory) -> Sequence[Mark]:
 def _dict(text: str, upon: Bar | None, memory: Memory) -> Sequence[Mark]:
     if "'train_runtime': " in text:
         return (Mark(kind=S.FINISHED, rule="huggingface.trained", all_ranks=True),)
-    if "'eval_runtime': " in text or "'eval_loss': " in text:
+    if "'eval_runtime': " in text:
         return (Mark(kind=S.EVAL_FINISHED, rule="huggingface.evaluated", all_ranks=True),)
     found = _LOSS.search(text)
     if found is None:

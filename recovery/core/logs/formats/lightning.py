@@ -71,7 +71,7 @@ def _bar(text: str, memory: Memory) -> Mark | None:
             kind, rule = (S.EVAL_FINISHED, "validated") if done else (S.EVAL_STARTED, "validating")
             return Mark(kind=kind, rule=f"lightning.{rule}", all_ranks=True)
         found = _EPOCH.match(bar.what)
-        return _progress(_count(int(found[1]), bar), bar.rest, memory) if found else None
+        return _progress(_count(int(found[1]), bar), bar.rest, memory) if found and bar.step else None
     found = _OPEN_END.match(text)
     return _progress(step_of(found[1]), found[2], memory) if found else None
 
