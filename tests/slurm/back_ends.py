@@ -5,6 +5,7 @@ Another back end: write a module with a list BACK_ENDS of `BackEnd`, and name it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,6 +18,7 @@ from tests.slurm.harness import Harness
 from tests.slurm.lab_harness import LabHarness
 from tests.slurm.simulator.harness import make_harness
 
+ONLY = "RECOVERY_TEST_BACK_ENDS"  # names, for a run on some of them
 _MODULES = ("tests.slurm.rest_harness", "tests.slurm.native_harness")
 
 
@@ -46,7 +48,8 @@ def all_back_ends() -> list[BackEnd]:
     for name in _MODULES:
         if find_spec(name) is not None:
             found += import_module(name).BACK_ENDS
-    return found
+    only = os.environ.get(ONLY, "").split()
+    return [back_end for back_end in found if not only or back_end.name in only]
 
 
 def params(*, accounting: bool = False) -> list[object]:

@@ -50,7 +50,13 @@ class LabHarness:
 
     def submit_array(self, *, tasks: int, seconds: float) -> list[str]:
         job_id = self._submit([f"--array=0-{tasks - 1}"], seconds=seconds)
-        return [f"{job_id}_{task}" for task in range(tasks)]
+        names = [f"{job_id}_{task}" for task in range(tasks)]
+        assert wait_until(lambda: self._run_now(job_id) == names, timeout_s=20), "the array does not start"
+        return names
+
+    def _run_now(self, job_id: str) -> list[str]:
+        """The tasks of an array that run: each is a job of its own only when it starts."""
+        return sorted(self._lab.run("squeue", "-h", "-t", "running", "-j", job_id, "-o", "%i").split())
 
     def submit_het(self, *, components: int, seconds: float) -> list[str]:
         options = ["--nodes=1", *(word for _ in range(components - 1) for word in (":", "--nodes=1"))]
