@@ -4,8 +4,8 @@ Jobs, nodes, partitions and everything that changes them go through pyslurm. Slu
 do what pyslurm can't (docs/pyslurm.md):
 - past attempts: pyslurm shows the last one only (`sacct --duplicates`);
 - submitting: pyslurm leaves out the #SBATCH lines that it doesn't know (`sbatch`);
-- emptying a job's list of excluded nodes: pyslurm takes an empty text for "leave it as it is" (`scontrol update`);
-- exit codes from 128 on: pyslurm takes 128 away from them (`squeue`);
+- emptying an admin comment or a list of excluded nodes: pyslurm takes an empty text for "leave it" (`scontrol`);
+- what pyslurm changes or leaves out of a job's record (native_records.is_doubtful: `squeue`);
 - our rights (`sacctmgr`).
 """
 
@@ -16,16 +16,16 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
-from recovery.slurm import command
 from recovery.slurm.base import (
     YES,
     AttemptRecord,
     Can,
     Health,
+    JobNotFound,
     JobRecord,
     JobsPicture,
     NodeRecord,
@@ -41,28 +41,29 @@ from recovery.slurm.base import (
 )
 from recovery.slurm.cli import CliClient
 from recovery.slurm.cli_commands import SEARCH_PATH
+from recovery.slurm.cli_json import job_record
 from recovery.slurm.cli_scontrol import DEFAULT_CRED_EXPIRE_S
+from recovery.slurm.cli_writes import MAX_ADMIN_COMMENT, MAX_REASON, minutes
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line
 from recovery.slurm.native_process import NativeProcess
 from recovery.slurm.native_records import (
-    End,
-    doubtful_end,
-    exit_codes,
+    completed,
     health_of,
-    job_of,
+    is_doubtful,
     node_of,
     partition_of,
     reservation_of,
 )
+from recovery.slurm.states import check_not_drained
 
 # What Slurm's commands must do, and what there is to say where there are none.
 _BY_COMMANDS: dict[Operation, tuple[str, str]] = {
     Operation.ATTEMPTS: ("sacct", "pyslurm shows the last attempt of a job only"),
     Operation.SUBMIT: ("sbatch", "pyslurm leaves out #SBATCH lines that it doesn't know"),
+    Operation.REQUEUE_HOLD: ("squeue", "pyslurm can't tell whose hold a held requeue waits in"),
 }
-MAX_ADMIN_COMMENT, MAX_REASON = 1000, 200
-_FOR_EVER_S = 2**31 * 60.0  # Slurm counts minutes in 32 bits, and the upper ones have meanings of their own
+MANY_DOUBTFUL = 32  # more than so many are not asked for one by one
 
 
 class NativeClient(SlurmClient):
@@ -81,7 +82,7 @@ class NativeClient(SlurmClient):
             self._env["SLURM_CONF"] = slurm_conf
         self._process = NativeProcess(python=python or sys.executable, env=self._env, timeout_s=timeout_s)
         self._commands = CliClient(slurm_conf=slurm_conf, bin_dir=bin_dir, timeout_s=timeout_s)
-        self._codes: dict[End, int] = {}  # true exit codes of jobs that Slurm still knows
+        self._told: dict[tuple[str, datetime | None], JobRecord] = {}  # ended jobs as Slurm's commands show them
 
     def can(self, operation: Operation) -> Can:
         program, reason = _BY_COMMANDS.get(operation, ("", ""))
@@ -104,11 +105,10 @@ class NativeClient(SlurmClient):
 
     def jobs(self) -> list[JobRecord]:
         with _whole("list all jobs"):
-            entries = self._list("jobs", tried="list all jobs")
-            codes = self._true_codes(entries)
-            records = [job_of(entry, codes) for entry in entries]
-            self._codes = {end: codes[end] for entry in entries if (end := doubtful_end(entry)) in codes}
-            return records
+            records = [job_record(entry) for entry in self._list("jobs", tried="list all jobs")]
+        ended = {(record.job_id, record.ended_at) for record in records}
+        self._told = {key: told for key, told in self._told.items() if key in ended}
+        return self._completed(records)
 
     def jobs_since(self, mark: str) -> JobsPicture:
         """Always all jobs: pyslurm gives no way to ask for changes."""
@@ -118,7 +118,8 @@ class NativeClient(SlurmClient):
         tried = f"look at job {job_id}"
         entry = self._ask("job", tried=tried, job=_wanted(job_id))
         with _whole(tried):
-            return job_of(entry, self._true_codes([entry]))
+            record = job_record(entry)
+        return self._completed([record])[0]
 
     def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
         self._demand(Operation.ATTEMPTS)
@@ -144,6 +145,8 @@ class NativeClient(SlurmClient):
 
     def requeue(self, job_id: str, *, hold: bool) -> None:
         """Slurm requeues a heterogeneous job as a whole, by its first component "4711+0"; others are refused."""
+        if hold:
+            self._demand(Operation.REQUEUE_HOLD)
         self._ask("requeue", tried=f"requeue job {job_id}", **_requeued(job_id, hold=hold))
 
     def set_excluded_nodes(self, job_id: str, nodes: tuple[str, ...]) -> None:
@@ -167,10 +170,15 @@ class NativeClient(SlurmClient):
         self._ask("change", tried=f"set the time limit of job {job_id}", **_limited(job_id, seconds))
 
     def set_admin_comment(self, job_id: str, text: str) -> None:
-        self._ask("change", tried=f"set the admin comment of job {job_id}", **_commented(job_id, text))
+        request = _commented(job_id, text)
+        if one_line(text, MAX_ADMIN_COMMENT):
+            self._ask("change", tried=f"set the admin comment of job {job_id}", **request)
+        else:
+            self._commands.set_admin_comment(job_id, "")
 
     def drain_node(self, name: str, reason: str) -> None:
-        request = _node(name, state="DRAIN", reason=one_line(reason, MAX_REASON))
+        request = _drained(name, reason)
+        check_not_drained(self.nodes(), name)
         self._ask("change_node", tried=f"drain node {name}", **request)
 
     def resume_node(self, name: str) -> None:
@@ -182,8 +190,10 @@ class NativeClient(SlurmClient):
 
     def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
         """As pyslurm's own calls, or as the command where it is one of Slurm's."""
-        if operation is Operation.SUBMIT or (operation is Operation.SET_EXCLUDED_NODES and not nodes):
-            self._demand(operation)
+        emptied = (operation is Operation.SET_EXCLUDED_NODES and not nodes) or (
+            operation is Operation.SET_ADMIN_COMMENT and not one_line(value, MAX_ADMIN_COMMENT)
+        )
+        if emptied or operation is Operation.SUBMIT:
             return self._commands.preview(operation, subject, nodes=nodes, value=value)
         requests: dict[Operation, tuple[str, Callable[[], Mapping[str, Any]]]] = {
             Operation.REQUEUE: ("requeue", lambda: _requeued(subject, hold=False)),
@@ -192,14 +202,13 @@ class NativeClient(SlurmClient):
             Operation.RELEASE: ("release", lambda: {"job": _wanted(subject)}),
             Operation.HOLD: ("hold", lambda: {"job": _wanted(subject)}),
             Operation.CANCEL: ("cancel", lambda: {"job": _wanted(subject)}),
-            Operation.SET_TIME_LIMIT: ("change", lambda: _limited(subject, float(value))),
+            Operation.SET_TIME_LIMIT: ("change", lambda: _limited(subject, _number(value))),
             Operation.SET_ADMIN_COMMENT: ("change", lambda: _commented(subject, value)),
-            Operation.DRAIN_NODE: (
-                "change_node",
-                lambda: _node(subject, state="DRAIN", reason=one_line(value, MAX_REASON)),
-            ),
+            Operation.DRAIN_NODE: ("change_node", lambda: _drained(subject, value)),
             Operation.RESUME_NODE: ("change_node", lambda: _node(subject, state="RESUME")),
         }
+        if operation not in requests:
+            raise NotSupported("it changes nothing", tried=f"preview {operation}", permanent=True)
         call, request = requests[operation]
         return _previewed(call, request(), subject)
 
@@ -214,17 +223,27 @@ class NativeClient(SlurmClient):
             raise BadAnswer("it is no list")
         return entries
 
-    def _true_codes(self, entries: Sequence[Mapping[str, Any]]) -> dict[End, int]:
-        """The exit codes that pyslurm may have changed, asked of `squeue` once per job that ended so."""
-        doubtful = {end for entry in entries if (end := doubtful_end(entry))}
-        new = sorted(doubtful - self._codes.keys())
-        if new and self._has("squeue"):
-            ids = ",".join(str(number) for number, _ in new)
-            argv = ["squeue", "--noheader", "--all", "--states=all", f"--jobs={ids}", "--Format=JobID:|,exit_code:|"]
-            answer = command.run(argv, env=self._env, timeout_s=self._timeout_s)
-            told = exit_codes(answer.output) if answer.code == 0 else {}
-            self._codes |= {end: told[end[0]] for end in new if end[0] in told}
-        return self._codes
+    def _completed(self, records: Sequence[JobRecord]) -> list[JobRecord]:
+        """With what pyslurm doesn't tell (native_records.is_doubtful), asked of squeue; of an ended job once."""
+        doubtful = {record.job_id: record for record in records if is_doubtful(record)}
+        told = {name: self._told.get((name, record.ended_at)) for name, record in doubtful.items()}
+        new = [name for name, answer in told.items() if answer is None]
+        told |= self._ask_squeue(new) if new and self._has("squeue") else {}
+        self._told |= {
+            (name, answer.ended_at): answer for name, answer in told.items() if answer and answer.state.is_terminal
+        }
+        return [
+            completed(record, told.get(record.job_id)) if record.job_id in doubtful else record for record in records
+        ]
+
+    def _ask_squeue(self, names: Sequence[str]) -> dict[str, JobRecord]:
+        if len(names) > MANY_DOUBTFUL:
+            return {record.job_id: record for record in self._commands.jobs()}
+        found = {}
+        for name in names:
+            with suppress(JobNotFound):
+                found[name] = self._commands.job(name)
+        return found
 
     def _has(self, program: str) -> bool:
         return shutil.which(program, path=self._env["PATH"]) is not None
@@ -274,14 +293,26 @@ def _excluded(job_id: str, nodes: tuple[str, ...]) -> dict[str, object]:
 
 def _limited(job_id: str, seconds: float) -> dict[str, object]:
     wanted = _wanted(job_id)
-    if not (math.isfinite(seconds) and 0 < seconds < _FOR_EVER_S):
-        message = f"{seconds!r} s is no time limit"
-        raise SlurmRefused(message, tried=_by(f"set the time limit of job {job_id}"), permanent=True)
-    return {"job": wanted, "set": {"time_limit": math.ceil(seconds / 60)}}
+    return {"job": wanted, "set": {"time_limit": minutes(seconds, tried=_by(f"set the time limit of job {job_id}"))}}
+
+
+def _number(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
 
 
 def _commented(job_id: str, text: str) -> dict[str, object]:
     return {"job": _wanted(job_id), "set": {"admin_comment": one_line(text, MAX_ADMIN_COMMENT)}}
+
+
+def _drained(name: str, reason: str) -> dict[str, object]:
+    words = one_line(reason, MAX_REASON)
+    request = _node(name, state="DRAIN", reason=words)
+    if not words:
+        raise SlurmRefused("Slurm drains no node without a reason", tried=_by(f"drain node {name}"), permanent=True)
+    return request
 
 
 def _node(name: str, **change: str) -> dict[str, object]:

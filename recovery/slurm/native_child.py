@@ -27,6 +27,7 @@ _ENDED = frozenset(
     }
 )
 _HELD_BY_REQUEUE = "job requeued in held state"  # slurmctld's description; pyslurm shows it instead of the reason
+_UNNAMED_ERRORS = {2180: "ESLURM_INVALID_NODE_STATE_TRANSITION", 2181: "ESLURM_INVALID_JOB_STATE"}  # slurm_errno.h
 
 Request = Mapping[str, Any]
 
@@ -257,9 +258,9 @@ def text_of(read: Callable[[], object]) -> str:
 
 
 def error_names(pyslurm: Any) -> dict[int, str]:
-    """Slurm's names of its error numbers, as pyslurm was compiled: numbers move between releases."""
+    """Slurm's names of its error numbers, as pyslurm was compiled, and those that pyslurm leaves out."""
     found = ((getattr(pyslurm, name), name) for name in dir(pyslurm) if name.startswith(("ESLURM_", "SLURM_")))
-    return {number: name for number, name in found if isinstance(number, int)}
+    return _UNNAMED_ERRORS | {number: name for number, name in found if isinstance(number, int)}
 
 
 def answer(calls: Calls, request: Request, names: Mapping[int, str], rpc_error: type[Exception]) -> dict[str, Any]:

@@ -8,39 +8,37 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from recovery.core.types import JobState
 from recovery.slurm import json_values as values
-from recovery.slurm.base import Health, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
-from recovery.slurm.cli_json import job_record
+from recovery.slurm.base import HELD_BY_REQUEUE, Health, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 from recovery.slurm.hostlist import is_node_name
 from recovery.slurm.json_values import BadAnswer
-from recovery.slurm.states import has_jobs, job_state, node_state
+from recovery.slurm.states import has_jobs, node_state
 
 Entry = Mapping[str, Any]
-End = tuple[int, int]  # an ended job: Slurm's number of it, and when it ended
 
-_CODE = re.compile(r"^(\d{1,10})\|(\d{1,3}):\d{1,3}\|$", re.MULTILINE)
 _CRED_EXPIRE = re.compile(r"cred_expire=(\d{1,6})")
 
 
-def doubtful_end(entry: Entry) -> End | None:
-    """The job's end where its exit code may be another one: pyslurm takes 128 away from those that are 128 or more."""
-    number, ended = values.number(entry, "job_id"), values.number(entry, "end_time")
-    status = values.number(entry, "exit_code") or 0
-    words = values.words(entry, "job_state")
-    if not number or not ended or status & 0x7F or not job_state(words).is_terminal:
-        return None
-    return (number, ended) if status or "FAILED" in words else None
+def is_doubtful(record: JobRecord) -> bool:
+    """Whether pyslurm may tell less of this job than Slurm knows.
+
+    It takes 128 away from exit codes that are 128 or more; it shows the description of a held requeue instead of the
+    reason, so that a hold of somebody else on top can't be seen; and the nodes of a job that is ending become fewer.
+    """
+    ended = record.state.is_terminal and record.exit_signal is None
+    changed_code = ended and (bool(record.exit_code) or record.state is JobState.FAILED)
+    return changed_code or record.state is JobState.COMPLETING or record.state_reason == HELD_BY_REQUEUE
 
 
-def exit_codes(answer: str) -> dict[int, int]:
-    """Exit codes by Slurm's numbers, out of `squeue --Format=JobID:|,exit_code:|`."""
-    return {int(number): int(code) for number, code in _CODE.findall(answer)}
-
-
-def job_of(entry: Entry, codes: Mapping[End, int]) -> JobRecord:
-    """`codes` are the true exit codes of doubtful ends; one that is not among them is not known."""
-    record, end = job_record(entry), doubtful_end(entry)
-    return record if end is None else dataclasses.replace(record, exit_code=codes.get(end))
+def completed(record: JobRecord, told: JobRecord | None) -> JobRecord:
+    """A doubtful record with what Slurm's own commands say; where they say nothing, with less and nothing wrong."""
+    if told is None or (told.state, told.restart_count) != (record.state, record.restart_count):
+        reason = "JobHeldUser" if record.state_reason == HELD_BY_REQUEUE else record.state_reason
+        return dataclasses.replace(record, exit_code=None, state_reason=reason)
+    return dataclasses.replace(
+        record, exit_code=told.exit_code, state_reason=told.state_reason, nodes=told.nodes, node_count=told.node_count
+    )
 
 
 def node_of(entry: Entry) -> NodeRecord:
