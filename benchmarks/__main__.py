@@ -10,7 +10,7 @@ import tempfile
 
 import django
 
-NAMES = ("parsing", "ingest", "poll")
+NAMES = ("parsing", "ingest", "poll", "door")
 
 
 def main(wanted: list[str]) -> int:
@@ -20,9 +20,9 @@ def main(wanted: list[str]) -> int:
         return 2
     with tempfile.TemporaryDirectory() as folder:
         set_up(folder)
-        from benchmarks import parsing, storing  # noqa: PLC0415 - the settings must be known first
+        from benchmarks import door, parsing, polling, storing  # noqa: PLC0415 - the settings must be known first
 
-        every = {"parsing": parsing.run, "ingest": storing.ingest, "poll": storing.poll}
+        every = {"parsing": parsing.run, "ingest": storing.ingest, "poll": polling.run, "door": door.run}
         figures = {name: every[name]() for name in wanted or NAMES}
     machine = {"python": platform.python_version(), "cores": os.cpu_count(), "machine": platform.machine()}
     print(json.dumps({"on": machine, **figures}, indent=2))

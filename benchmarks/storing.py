@@ -1,10 +1,8 @@
-"""What goes into the database: progress from a log, and the scheduler's picture of many jobs. On SQLite in a file."""
+"""What goes into the database from a log, on SQLite in a file."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,7 @@ from benchmarks.timing import timed
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Job, LogFile, Run, Sample
 from recovery.pipeline.ingest import ingest_attempt
-from recovery.pipeline.poll import poll_cluster
-from recovery.slurm.simulator import ClusterSpec, JobSpec, SimulatedCluster, SimulatorClient, make_nodes
 
-JOBS = 300
 NOW = datetime(2026, 1, 11, 9, 0, tzinfo=UTC)
 
 
@@ -41,35 +36,6 @@ def ingest() -> dict[str, float]:
         "nothing_new_ms": round(again.seconds * 1000, 2),
         "spread": round(store.spread, 2),
     }
-
-
-def poll() -> dict[str, float]:
-    """A picture of many jobs: the first, which stores everything, and a later one, in which nothing has changed."""
-    with tempfile.TemporaryDirectory() as folder, simulated(Path(folder)) as client:
-        cluster = make_cluster("poll", "simulator", {"state_dir": folder})
-        ask = timed(client.jobs)
-        first = timed(lambda: poll_cluster(cluster, client=client, now=NOW), rounds=1)
-        later = timed(lambda: poll_cluster(cluster, client=client, now=NOW))
-    return {
-        "jobs": JOBS,
-        "simulator_answers_ms": round(ask.seconds * 1000, 1),
-        "first_picture_ms": round(first.seconds * 1000, 1),
-        "unchanged_picture_ms": round(later.seconds * 1000, 1),
-        "unchanged_jobs_per_s": round(JOBS / later.seconds),
-        "unchanged_times_answer": round(later.seconds / ask.seconds, 1),
-        "spread": round(later.spread, 2),
-    }
-
-
-@contextmanager
-def simulated(folder: Path) -> Iterator[SimulatorClient]:
-    """A cluster of JOBS jobs, half of them waiting; its clock stands still."""
-    cluster = SimulatedCluster(folder, clock=lambda: NOW)
-    cluster.create(ClusterSpec(seed=1, nodes=make_nodes(JOBS // 2)))
-    with cluster.world() as world:
-        for number in range(JOBS):
-            world.submit(JobSpec(name=f"train-{number}"))
-    yield SimulatorClient(folder, clock=lambda: NOW)
 
 
 def make_cluster(name: str, backend: str, options: dict[str, Any]) -> Cluster:

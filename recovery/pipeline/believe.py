@@ -26,11 +26,12 @@ def believe_jobs(listed: Collection[str], known: Mapping[str, Listed], *, client
     That is asked where the list is empty, or lacks more than half of the running jobs at once: ended jobs stay in it
     for a while (MinJobAge), so that many ends are seldom missed together.
     """
-    still_open = [row for row in known.values() if row.is_open]
-    missing = [row for row in still_open if row.job_id not in listed]
-    running = sum(row.is_running for row in still_open)
+    missing = [row for job_id, row in known.items() if job_id not in listed and row.is_open]
+    if not missing:
+        return
+    running = sum(row.is_running for row in known.values())
     lost = sum(row.is_running for row in missing)
-    if not missing or (listed and 2 * lost <= running):
+    if listed and 2 * lost <= running:
         return
     doubtful = sorted(missing, key=lambda row: not row.is_running)[:CONFIRMATIONS]
     for row in doubtful:

@@ -33,7 +33,7 @@ _waiting = attrgetter(*(name for name in _STORED if name not in _ESTIMATES))
 def record_key(record: JobRecord) -> str:
     """Digest of what is stored of a record: while it is the same there is nothing to compare and nothing to write."""
     values = _waiting(record) if record.state is JobState.PENDING else _whole(record)
-    return blake2b("\x1f".join(map(str, values)).encode(), digest_size=16).hexdigest()
+    return blake2b(repr(values).encode(errors="replace"), digest_size=16).hexdigest()
 
 
 def fingerprint_of(job: Job) -> Fingerprint:

@@ -103,12 +103,13 @@ def _way_of(cluster: Cluster) -> str:
 
 def _newest_of_each(records: list[JobRecord]) -> list[JobRecord]:
     """Each job once: a controller that is changing may list one twice, and the newer word counts."""
-    newest: dict[str, JobRecord] = {}
+    newest = {record.job_id: record for record in records}
+    if len(newest) == len(records):
+        return records
     for record in records:
-        other = newest.get(record.job_id)
-        if other is None or _age(other) <= _age(record):
+        if _age(record) > _age(newest[record.job_id]):
             newest[record.job_id] = record
-    return records if len(newest) == len(records) else list(newest.values())
+    return list(newest.values())
 
 
 def _age(record: JobRecord) -> tuple[datetime, int]:

@@ -14,9 +14,11 @@ def give_runs(cluster: Cluster, jobs: Sequence[Job], *, now: datetime) -> None:
     wanted = {run_key(job): job for job in jobs}
     runs = _known(cluster, list(wanted))
     missing = [_new_run(cluster, key, job, now=now) for key, job in wanted.items() if key not in runs]
-    if missing:  # another worker may make the same one: the first one counts
-        Run.objects.bulk_create(missing, ignore_conflicts=True)
-        runs |= _known(cluster, [run.key for run in missing])
+    # The same run may be made elsewhere at this moment: then its key is found, and its row stays as it is.
+    made = Run.objects.bulk_create(
+        missing, update_conflicts=True, unique_fields=["cluster", "key"], update_fields=["key"]
+    )
+    runs |= {run.key: run for run in made}
     moved: dict[int, Run] = {}
     for job in jobs:
         job.run = runs[run_key(job)]

@@ -28,7 +28,7 @@ class Listed(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        return JobState(self.state) not in TERMINAL_STATES
+        return self.state not in TERMINAL_STATES
 
     @property
     def is_running(self) -> bool:
@@ -38,7 +38,8 @@ class Listed(NamedTuple):
 def listed_jobs(cluster: Cluster) -> dict[str, Listed]:
     """The jobs of the cluster's last picture, by job id; one query."""
     rows = Job.objects.filter(cluster=cluster, listed=True).order_by("first_submitted_at")
-    return {row[1]: Listed(*row) for row in rows.values_list("pk", "job_id", "state", "record_key")}
+    found = map(Listed._make, rows.values_list("pk", "job_id", "state", "record_key"))
+    return {row.job_id: row for row in found}
 
 
 def store_unlisted(gone: Sequence[Listed], listed: Collection[str], *, accounting: bool, now: datetime) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import parsing, storing
+from benchmarks import parsing, polling, storing
 from benchmarks.timing import timed
 from recovery.models import Job, Sample
+from recovery.slurm import cli_squeue
 
 
 @pytest.fixture(autouse=True)
 def _little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parsing, "STEPS", 50)
-    monkeypatch.setattr(storing, "JOBS", 4)
+    monkeypatch.setattr(polling, "SIZES", (10, 20))
 
 
 def test_parsing_is_measured_against_iterating() -> None:
@@ -29,8 +32,23 @@ def test_ingest_stores_every_step_of_the_log() -> None:
 
 
 @pytest.mark.django_db
-def test_poll_stores_every_job() -> None:
-    assert storing.poll()["jobs"] == Job.objects.count() == 4
+def test_a_bigger_picture_takes_no_more_queries() -> None:
+    figures = polling.run()
+    assert isinstance(figures["jobs"], dict)
+    small, big = figures["jobs"]["10"], figures["jobs"]["20"]
+    assert small["unchanged_queries"] == big["unchanged_queries"]
+    assert small["one_percent_changed_queries"] == big["one_percent_changed_queries"]
+
+
+@pytest.mark.django_db
+def test_every_job_of_a_recorded_picture_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_squeue, "new_separator", lambda: polling.SEPARATOR)
+    desk = polling.Recorded(tmp_path, 6)
+    desk.poll()
+    desk.change_one_percent()
+    desk.poll()
+    states = Job.objects.order_by("job_id").values_list("state", flat=True)
+    assert list(states) == ["failed", "pending", "running", "pending", "running", "pending"]
 
 
 def test_the_middle_round_counts() -> None:
