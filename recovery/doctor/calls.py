@@ -1,6 +1,6 @@
 """Which calls work as this user: tried where a try changes nothing and tells the truth, else said by our rights.
 
-What a harmless try tells was found on Slurm 22.05.8 (docs/privileges.md, tests/slurm/test_privileges.py):
+What a harmless try tells was found on Slurm 22.05.8 and 26.05.5 (docs/privileges.md, tests/slurm/test_privileges.py):
 - A write on a job id that can't exist is answered "Invalid job id" to everybody, before any right is looked at: it
   tells nothing, so writes on jobs are never tried.
 - A change of a node that doesn't exist is "Invalid user id" to those who may not, and "Invalid node name" to those who
@@ -54,7 +54,7 @@ WORDS = {
     Operation.RESUME_NODE: "resume a node",
     Operation.SUBMIT: "submit",
 }
-# What Slurm 22.05 lets administrators do alone; every other change is open to operators.
+# What Slurm lets administrators do alone (tests/slurm/test_privileges.py); other changes are open to operators.
 OF_ADMINISTRATORS = frozenset({Operation.SET_ADMIN_COMMENT, Operation.DRAIN_NODE, Operation.RESUME_NODE})
 
 
@@ -133,7 +133,8 @@ def by_rights(operation: Operation, rights: Rights) -> Outcome:
     if needs_administrator:
         detail, level = "not tried; by rights it is refused: administrators alone may", "administrator"
     else:
-        detail, level = f"not tried; by rights for jobs of {rights.user} alone", "operator"
+        detail = f"not tried; by rights only for jobs of {rights.user}, and of accounts that it coordinates"
+        level = "operator"
     return Outcome(detail=detail, state=State.ATTENTION, remedy=_become(level, rights))
 
 

@@ -10,7 +10,7 @@ from recovery.doctor.job_files import examine_files
 from recovery.doctor.results import Group, Result, State
 from recovery.doctor.scheduler import examine_settings
 from recovery.models import Cluster
-from recovery.slurm.base import Health, SlurmClient, SlurmError
+from recovery.slurm.base import Health, Operation, SlurmClient, SlurmError
 from recovery.slurm.registry import BadOptions
 
 ClientFor = Callable[[Cluster], SlurmClient]
@@ -47,7 +47,7 @@ def _answered(cluster: Cluster, client: SlurmClient, health: Health, *, clock: C
     detail = f"answers in {health.latency_s:.2f} s through {cluster.get_backend_display()}"
     yield _controller("reachable", detail, State.GOOD, at=at)
     yield _controller("release", f"Slurm {health.release}", State.GOOD, at=at)
-    yield from examine_settings(cluster, health, at=at)
+    yield from examine_settings(cluster, health, attempts=client.can(Operation.ATTEMPTS), at=at)
     yield from examine_calls(cluster, client, clock=clock)
 
 

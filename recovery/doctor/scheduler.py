@@ -8,7 +8,7 @@ from datetime import datetime
 from recovery.core.speech import duration
 from recovery.doctor.results import Group, Result, State
 from recovery.models import Cluster
-from recovery.slurm.base import Health
+from recovery.slurm.base import Can, Health
 
 MOST_SKEW_S = 5.0  # ages and "not before" are compared between the two clocks
 LOOKS_BEFORE_FORGOTTEN = 3  # so many looks at least should fall into MinJobAge: one may fail, one may be late
@@ -19,10 +19,10 @@ STORE_FLAGS = {
 }
 
 
-def examine_settings(cluster: Cluster, health: Health, *, at: datetime) -> Iterator[Result]:
-    """`at` is our clock right after the controller's answer."""
+def examine_settings(cluster: Cluster, health: Health, *, attempts: Can, at: datetime) -> Iterator[Result]:
+    """`at` is our clock right after the controller's answer; `attempts` whether the back end can ask accounting."""
     yield clock_skew(health, at=at)
-    yield accounting(health, at=at)
+    yield accounting(health, attempts, at=at)
     if health.accounting:
         yield store_flags(health, at=at)
     yield requeue_delay(health, at=at)
@@ -46,9 +46,12 @@ def clock_skew(health: Health, *, at: datetime) -> Result:
     return _result("clock", "the controller's clock agrees with this machine's", State.GOOD, at=at)
 
 
-def accounting(health: Health, *, at: datetime) -> Result:
+def accounting(health: Health, attempts: Can, *, at: datetime) -> Result:
     if health.accounting:
         return _result("accounting", "past attempts can be asked for", State.GOOD, at=at)
+    if not attempts:
+        detail = f"whether there is any or not, it can't be asked: {attempts.reason}"
+        return _result("accounting", detail, State.ATTENTION, remedy=attempts.remedy, at=at)
     detail = "there is none: how a job ended stays unknown once the controller forgot it, and so do its past attempts"
     remedy = "Run slurmdbd and set AccountingStorageType=accounting_storage/slurmdbd in slurm.conf."
     return _result("accounting", detail, State.ATTENTION, remedy=remedy, at=at)
@@ -69,6 +72,9 @@ def requeue_delay(health: Health, *, at: datetime) -> Result:
     """Slurm's cred_expire plus 1: the job's old credential must have run out. The least that it takes is 5."""
     detail = f"a requeued job waits {health.requeue_delay_s:.0f} s at least"
     remedy = ""
+    if health.min_job_age_s is None:  # neither of the two is known without the controller's configuration
+        detail = f"{detail}, if Slurm's default holds: this back end doesn't tell"
+        return _result("requeue delay", detail, State.NOT_TRIED, at=at)
     if health.requeue_delay_s > 31:
         remedy = "To shorten it: AuthInfo=cred_expire=30 in slurm.conf (5 at least), then restart the Slurm daemons."
     return _result("requeue delay", detail, State.GOOD, remedy=remedy, at=at)

@@ -22,6 +22,8 @@ from recovery.doctor.job_files import examine_files
 from recovery.management.commands import doctor
 from recovery.models import Cluster
 from recovery.slurm.base import (
+    YES,
+    Can,
     Health,
     NotSupported,
     Operation,
@@ -182,7 +184,20 @@ def test_min_job_age_is_held_against_the_poll_interval(age: float | None, state:
 
 
 def test_no_accounting_says_what_it_costs() -> None:
-    assert "unknown" in scheduler.accounting(replace(HEALTH, accounting=False), at=NOW).detail
+    assert "unknown" in scheduler.accounting(replace(HEALTH, accounting=False), YES, at=NOW).detail
+
+
+def test_accounting_that_the_back_end_can_not_ask_is_not_said_to_be_missing() -> None:
+    denied = Can(yes=False, reason="This API reports every end as a success.", remedy="Let the commands act.")
+    result = scheduler.accounting(replace(HEALTH, accounting=False), denied, at=NOW)
+    assert "it can't be asked: This API" in result.detail
+    assert result.remedy == "Let the commands act."
+
+
+def test_a_requeue_delay_that_is_only_assumed_says_so() -> None:
+    result = scheduler.requeue_delay(replace(HEALTH, requeue_delay_s=121, min_job_age_s=None), at=NOW)
+    assert result.state is State.NOT_TRIED
+    assert "default" in result.detail
 
 
 # --- calls as this user
