@@ -200,8 +200,7 @@ class CliClient(SlurmClient):
             beside = self._run("squeue", *cli_squeue.OPTIONS, *options, f"--format={cli_squeue.EXCLUDED_FORMAT}")
             excluded = _parsed(beside, cli_squeue.excluded_nodes)
             digest.update(beside.output.encode(errors="replace"))
-            # A job that the second answer lacks has left in between.
-            found = [row._replace(excluded=excluded[row.raw_id]) for row in found if row.raw_id in excluded]
+            found = cli_squeue.with_excluded(found, excluded)
         return found, digest.hexdigest()
 
     def _records(self, found: list[Row]) -> list[JobRecord]:

@@ -80,6 +80,7 @@ FIELDS: dict[str, str] = {
 }
 
 _NOTHING = frozenset({"", "N/A", "n/a", "(null)", "NONE", "None", "Unknown"})
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _TIME_LIMIT = re.compile(r"(?:(\d{1,7})-)?(?:(\d{1,2}):)?(\d{1,2}):(\d{2})")
 _YEAR_S = 365 * 86_400.0  # slurmctld's stand-in for an unlimited time limit once the job runs
 _NOBODY, _NOBODY_UID = "nobody", "65534"  # squeue's word for a user that it doesn't know
@@ -166,33 +167,40 @@ def format_of(separator: str) -> str:
 
 def rows(answer: str, separator: str) -> list[Row]:
     """Every job of the answer. Raises BadAnswer where it is not whole records and nothing else."""
-    parts = answer.split(separator)
+    parts = clean(answer).split(separator)
     rest, width = parts.pop(), len(Row._fields)
     if not parts:
         if rest:
-            raise BadAnswer(f"it is no list of jobs: {clean(rest)[:200]!r}")
+            raise BadAnswer(f"it is no list of jobs: {rest[:200]!r}")
         return []
     if rest != "\n" or len(parts) % width:
         raise BadAnswer("it ends in the middle of a job")
-    found = [Row._make(parts[start : start + width]) for start in range(0, len(parts), width)]
-    return [_without_line_end(row, first=not place) for place, row in enumerate(found)]
+    for start in range(0, len(parts), width):
+        parts[start] = _raw_id(parts[start], first=not start)
+    return [Row._make(parts[start : start + width]) for start in range(0, len(parts), width)]
 
 
-def _without_line_end(row: Row, *, first: bool) -> Row:
+def _raw_id(value: str, *, first: bool) -> str:
     """Each record ends with a line end, behind the last separator: before the first field of the next one."""
-    raw_id = row.raw_id if first else row.raw_id.removeprefix("\n")
-    if (not first and len(raw_id) == len(row.raw_id)) or not _is_number(raw_id):
-        raise BadAnswer(f"{clean(row.raw_id)[:50]!r} is no job id")
-    return row if first else row._replace(raw_id=raw_id)
+    raw_id = value if first else value[1:]
+    if not _is_number(raw_id) or not (first or value.startswith("\n")):
+        raise BadAnswer(f"{value[:50]!r} is no job id")
+    return raw_id
+
+
+def with_excluded(found: Sequence[Row], excluded: Mapping[str, str]) -> list[Row]:
+    """With the excluded nodes of each job by raw id. A job that these lack has left in between."""
+    known = [row for row in found if row.raw_id in excluded]
+    return [row._replace(excluded=excluded[row.raw_id]) if excluded[row.raw_id] else row for row in known]
 
 
 def excluded_nodes(answer: str) -> dict[str, str]:
     """The excluded nodes of each job as a hostlist, by the job's raw id."""
     found = {}
-    for line in answer.splitlines():
+    for line in clean(answer).splitlines():
         raw_id, bar, nodes = line.partition("|")
         if not bar or not _is_number(raw_id):
-            raise BadAnswer(f"{clean(line)[:100]!r} is no job with its excluded nodes")
+            raise BadAnswer(f"{line[:100]!r} is no job with its excluded nodes")
         found[raw_id] = nodes
     if answer and not answer.endswith("\n"):
         raise BadAnswer("it ends in the middle of a line")
@@ -204,7 +212,7 @@ def record(row: Row, *, allocated: Mapping[str, tuple[str, ...]], reasons: Mappi
 
     By raw id, `allocated` has all nodes of the jobs that are ending, `reasons` the words for those held by a requeue.
     """
-    state = job_state((row.state,))
+    state = _state(row.state)
     submitted = _time(row.submitted)
     if submitted is None:
         raise BadAnswer(f"job {row.raw_id} has no submit time")
@@ -216,11 +224,11 @@ def record(row: Row, *, allocated: Mapping[str, tuple[str, ...]], reasons: Mappi
     stdout, stderr = _outputs(row, user=user, nodes=nodes)
     return JobRecord(
         job_id=row.job_id,
-        name=clean(row.name),
+        name=row.name,
         user=user,
         state=state,
         submitted_at=submitted,
-        state_reason=reasons.get(row.raw_id) or clean(state_reason(row.reason)),
+        state_reason=reasons.get(row.raw_id) or state_reason(row.reason),
         account=_text(row.account),
         partition=_text(row.partition),
         restart_count=_count(row.restarts),
@@ -238,7 +246,7 @@ def record(row: Row, *, allocated: Mapping[str, tuple[str, ...]], reasons: Mappi
         gpus=_gpus(row.tres, row.tres_per_job, row.tres_per_node, row.tres_per_task, row.tasks, node_count),
         time_limit_s=_time_limit_s(row.time_limit),
         comment=_text(row.comment),
-        work_dir=clean(row.work_dir),
+        work_dir=row.work_dir,
         stdout=stdout,
         stderr=stderr,
         batch_host=_text(row.batch_host),
@@ -252,7 +260,7 @@ def record(row: Row, *, allocated: Mapping[str, tuple[str, ...]], reasons: Mappi
 
 def ending(found: Sequence[Row]) -> list[Row]:
     """Those whose list of nodes may already be too short."""
-    return [row for row in found if job_state((row.state,)) is JobState.COMPLETING]
+    return [row for row in found if _state(row.state) is JobState.COMPLETING]
 
 
 def held_by_requeue(found: Sequence[Row]) -> list[Row]:
@@ -263,17 +271,22 @@ def held_by_requeue(found: Sequence[Row]) -> list[Row]:
 # --- single fields ---------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)
+def _state(word: str) -> JobState:
+    return job_state((word,))
+
+
 def _is_number(value: str, digits: int = 10) -> bool:
     return value.isascii() and value.isdigit() and len(value) <= digits
 
 
 def _text(value: str) -> str:
-    return "" if value in _NOTHING else clean(value)
+    return "" if value in _NOTHING else value
 
 
 def _count(value: str) -> int:
     if not _is_number(value) or int(value) > MAX_COUNT:
-        raise BadAnswer(f"{clean(value)[:50]!r} is no count")
+        raise BadAnswer(f"{value[:50]!r} is no count")
     return int(value)
 
 
@@ -288,10 +301,12 @@ def _node_count(value: str) -> int:
 def _time(value: str) -> datetime | None:
     if value in _NOTHING:
         return None
+    if not _TIME.fullmatch(value):
+        raise BadAnswer(f"{value[:50]!r} is no time")
     try:
-        return datetime.strptime(value, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
+        return datetime.fromisoformat(value).replace(tzinfo=UTC)
     except ValueError as error:
-        raise BadAnswer(f"{clean(value)[:50]!r} is no time") from error
+        raise BadAnswer(f"{value[:50]!r} is no time") from error
 
 
 def _nodes(value: str) -> tuple[str, ...]:
@@ -306,7 +321,7 @@ def _exit(value: str) -> tuple[int | None, int | None]:
     """Exit code and signal. 22.05 gives a raw wait status, later releases "code:signal"."""
     code, colon, signal = value.partition(":")
     if not _is_number(code) or (colon and not _is_number(signal)):
-        raise BadAnswer(f"{clean(value)[:50]!r} is no exit code")
+        raise BadAnswer(f"{value[:50]!r} is no exit code")
     if colon:
         return int(code) & 0xFF, (int(signal) & 0x7F) or None
     return (int(code) >> 8) & 0xFF, (int(code) & 0x7F) or None
@@ -319,7 +334,7 @@ def _time_limit_s(value: str) -> float | None:
         return None
     match = _TIME_LIMIT.fullmatch(value)
     if match is None:
-        raise BadAnswer(f"{clean(value)[:50]!r} is no time limit")
+        raise BadAnswer(f"{value[:50]!r} is no time limit")
     days, hours, minutes, seconds = (int(number or 0) for number in match.groups())
     total = float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
     return None if total in (0.0, _YEAR_S) else total
@@ -335,7 +350,7 @@ def _user(row: Row) -> str:
     if not _is_number(row.uid):
         raise BadAnswer(f"job {row.raw_id} has no user")
     unknown = not row.user or (row.user == _NOBODY and row.uid != _NOBODY_UID)
-    return user_name(int(row.uid)) if unknown else clean(row.user)
+    return user_name(int(row.uid)) if unknown else row.user
 
 
 def _outputs(row: Row, *, user: str, nodes: tuple[str, ...]) -> tuple[str, str]:
@@ -343,15 +358,14 @@ def _outputs(row: Row, *, user: str, nodes: tuple[str, ...]) -> tuple[str, str]:
     in_array = row.array_task not in _NOTHING
     if row.batch != "1" or (in_array and not row.task):
         return "", ""
-    name, work_dir = clean(row.name), clean(row.work_dir)
     facts = PathFacts(
         raw_id=int(row.raw_id),
         array_id=_count(row.array_id) if in_array else 0,
         array_task=_count(row.task) if row.task else None,
-        name=name,
+        name=row.name,
         user=user,
         node=_text(row.batch_host) or (nodes[0] if nodes else ""),
-        work_dir=work_dir,
+        work_dir=row.work_dir,
     )
     stdout = _path(row.stdout, facts) or job_paths.expand(job_paths.default_pattern(facts), facts)
     stderr = _path(row.stderr, facts)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 _PATTERN = re.compile(r"%(\d{0,2})([%AaJjNnstux])")
+_UNTIDY = re.compile(r"//|/\./|^\./|/\.?$|^[^/]|^$")  # what pathlib would write otherwise
 _NO_ARRAY_TASK = 4_294_967_294  # Slurm's NO_VAL
 
 
@@ -33,7 +34,8 @@ def expand(pattern: str, facts: PathFacts) -> str:
     if not pattern:
         return ""
     path = re.sub(r"\\(.)", r"\1", pattern) if "\\" in pattern else _PATTERN.sub(lambda m: _value(m, facts), pattern)
-    return str(PurePosixPath(facts.work_dir) / path)
+    whole = path if path.startswith("/") else f"{facts.work_dir}/{path}"
+    return str(PurePosixPath(whole)) if _UNTIDY.search(whole) else whole
 
 
 def default_pattern(facts: PathFacts) -> str:

@@ -57,7 +57,7 @@ def test_accounting_that_is_down_is_no_history_without_attempts(
         assert slurm_client.health().accounting  # there is one, it is only silent
     finally:
         slurm_lab.start_accounting()
-    assert wait_until(lambda: slurm_client.attempts([job.job_id], since=job.submitted_at), timeout_s=20)
+    assert wait_until(lambda: bool(slurm_client.attempts([job.job_id], since=job.submitted_at)), timeout_s=20)
     harness.close()
 
 
