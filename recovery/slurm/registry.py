@@ -9,6 +9,7 @@ from pathlib import Path
 from recovery.slurm import rest_options
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.cli import CliClient
+from recovery.slurm.native import NativeClient
 from recovery.slurm.simulator import SimulatorClient
 from recovery.slurm.together import Half, TogetherClient
 
@@ -16,6 +17,7 @@ _CLI = ("slurm_conf", "bin_dir", "prefix")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "cli": _CLI,
     "rest": (*rest_options.OPTIONS, "acts_by", *_CLI),
+    "native": ("slurm_conf", "bin_dir", "python"),
     "simulator": ("state_dir",),
 }
 
@@ -31,6 +33,7 @@ def client_for(backend: str, options: Mapping[str, object], *, timeout_s: float)
     `prefix` (what runs them on another machine: "ssh -o BatchMode=yes login1");
     "rest": see rest_options.py; with `acts_by` = "cli", and that one's options beside, the commands act and give what
     slurmrestd doesn't have;
+    "native": `slurm_conf` and `bin_dir` as for "cli", `python` (the interpreter that has pyslurm, default our own);
     "simulator": `state_dir`, required.
     """
     texts = _checked(backend, options)
@@ -38,6 +41,8 @@ def client_for(backend: str, options: Mapping[str, object], *, timeout_s: float)
         return _cli(texts, timeout_s=timeout_s)
     if backend == "rest":
         return _rest(texts, timeout_s=timeout_s)
+    if backend == "native":
+        return NativeClient(**texts, timeout_s=timeout_s)
     if "state_dir" not in texts:
         raise BadOptions("A simulated cluster needs the option state_dir: the folder of its world.")
     return SimulatorClient(Path(texts["state_dir"]), clock=lambda: datetime.now(UTC))
