@@ -8,6 +8,7 @@ import pytest
 
 from recovery.core.logs import LogParser
 from recovery.core.logs.formats import FORMATS
+from recovery.core.logs.own_pattern import own_pattern
 from recovery.core.types import SignalKind
 from tests.core.logs.lines import numbered
 from tests.docs import pages
@@ -38,3 +39,10 @@ def test_the_line_that_a_script_should_print_is_read() -> None:
 def test_the_table_has_a_row_for_every_format_and_the_fallback() -> None:
     (table,) = pages.tables(PAGE)
     assert len(table) == len(FORMATS) + 1
+
+
+def test_the_example_of_an_own_pattern_passes_the_check_and_reads() -> None:
+    block = next(block for block in pages.blocks(PAGE) if block.language == "pattern")
+    mark = own_pattern(block.text.strip()).read("12:00 [upd] 7/90 | loss=2.5 | took 250 ms")
+    assert mark is not None
+    assert (mark.step, mark.loss, mark.step_time_s) == (7, 2.5, 0.25)

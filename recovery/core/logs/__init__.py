@@ -11,6 +11,7 @@ from recovery.core.logs import blocks, generic
 from recovery.core.logs.formats import FORMATS
 from recovery.core.logs.lines import MAX_RANK, CleanLine, clean
 from recovery.core.logs.marks import Format, Mark, Memory
+from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.logs.ranks import Place, RankMap
 from recovery.core.logs.sieve import Readers, Sieve
 from recovery.core.types import LogLine, Signal, SignalKind
@@ -18,6 +19,7 @@ from recovery.core.types import LogLine, Signal, SignalKind
 __all__ = ["LogParser"]
 
 _GENERIC = "generic"
+_OWN = "own"
 _SIEVE = Sieve(FORMATS)
 
 
@@ -26,22 +28,29 @@ class LogParser:
 
     utc_offset: of the cluster's local time, as trainers print times without a zone.
     nodes: the attempt's nodes where they are known; no other node name is then believed.
+    own: a site's own pattern; it is asked before the formats that are known.
     memory: what `memory` of an earlier parser of the same attempt held (JSON values only, bounded). Without it the
         parser begins anew: the generic fallback has to see growth again and the places of ranks are forgotten.
     """
 
     def __init__(
-        self, *, utc_offset: timedelta = timedelta(0), nodes: Sequence[str] = (), memory: Memory | None = None
+        self,
+        *,
+        utc_offset: timedelta = timedelta(0),
+        nodes: Sequence[str] = (),
+        own: OwnPattern | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.memory: Memory = {} if memory is None else memory
         self._utc_offset = utc_offset
+        self._own = own
         self._growing = self.format in ("", _GENERIC)  # the fallback is asked while no format has reported progress
         self._open = {trainer.name for trainer in FORMATS if blocks.OPEN in self.memory.get(trainer.name, {})}
         self._ranks = RankMap(self.memory.setdefault("ranks", {}), nodes)
 
     @property
     def format(self) -> str:
-        """The format that reported progress so far: "megatron", …, "generic"; "" where none did."""
+        """The format that reported progress so far: "megatron", …, "own", "generic"; "" where none did."""
         return str(self.memory.get("format", ""))
 
     def node_of(self, rank: int | None) -> str:
@@ -51,7 +60,7 @@ class LogParser:
     def feed(self, line: LogLine) -> list[Signal]:
         """The signals of one line, most often none."""
         readers = _SIEVE.recall(line.text)
-        if readers is not None and readers.silent and not self._open and not (readers.growth and self._growing):
+        if readers is not None and readers.silent and not self._awake(readers):
             self._ranks.interrupt()
             return []
         cleaned = clean(line.text, utc_offset=self._utc_offset)
@@ -67,8 +76,15 @@ class LogParser:
             signals += self._failures(line, cleaned, place, readers)
         return signals
 
+    def _awake(self, readers: Readers) -> bool:
+        """Whether a line that says nothing to the formats may still say something."""
+        return bool(self._own is not None or self._open or (readers.growth and self._growing))
+
     def _by_format(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
         """What the first format that knows the line says, after what a report says that the line ends."""
+        if self._own is not None and (mark := self._own.read(cleaned.text)):
+            self._note(_OWN, [mark])
+            return [_signal(mark, line, cleaned, place)]
         signals: list[Signal] = []
         wanted: Sequence[Format] = readers.formats
         if self._open:

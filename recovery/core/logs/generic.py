@@ -119,7 +119,11 @@ def read(text: str) -> Reading | None:
 
 def _bar(text: str) -> Reading | None:
     bar = bar_of(text)
-    if bar is None or bar.step == 0 or not (_TRAINING_BAR.fullmatch(bar.what) or (not bar.what and _LOSS.search(bar.rest))):
+    if (
+        bar is None
+        or bar.step == 0
+        or not (_TRAINING_BAR.fullmatch(bar.what) or (not bar.what and _LOSS.search(bar.rest)))
+    ):
         return None
     return _reading("generic.bar", "bar", str(bar.step), str(bar.total), rises=2)
 

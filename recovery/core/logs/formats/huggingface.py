@@ -7,8 +7,8 @@ saves, loads and evaluations are logged at level INFO, which has to be switched 
 Traps: the bar has no name, and an evaluation's or a data set's bar looks the same. It is believed to be the training's
 if its total is that of `Total optimization steps`, or if a dict with a loss was printed upon it (the same line), or
 twice after it while it was not full. Epochs are no steps. A NaN loss is printed as the mean of the others unless
-`logging_nan_inf_filter` is off. Nothing says that a save is done. A resumed run's bar starts at 0 before it jumps to the
-step that was restored, so 0 is none.
+`logging_nan_inf_filter` is off. Nothing says that a save is done. A resumed run's bar starts at 0 before it jumps to
+the step that was restored, so 0 is none.
 """
 
 from __future__ import annotations
