@@ -9,6 +9,8 @@ import pytest
 from django.test import Client
 
 from dashboard.templatetags.desk import code_spans
+from recovery import tasks
+from recovery.access import Actor, Forbidden, Permission
 from recovery.core.types import JobState, NodeState
 from recovery.doctor import stored
 from recovery.models import Cluster, Examination
@@ -22,6 +24,10 @@ pytestmark = pytest.mark.django_db
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def actor_with(permission: Permission) -> Actor:
+    return Actor(kind="user", name="ada", user_id=None, permissions=frozenset({permission}))
 
 
 def examine(cluster: Cluster, client: Scripted) -> None:
@@ -64,6 +70,43 @@ def test_what_was_found_comes_back_as_it_was_stored() -> None:
     assert now() - report.at < timedelta(minutes=1)
     assert report.attention >= 2  # nodes are for administrators
     assert [result.as_json() for result in report.results] == cluster.examination.results
+
+
+def test_the_tick_wakes_a_worker_for_each_cluster_that_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = make_cluster(next_look_at=None)
+    make_examination()
+    woken: list[int] = []
+    monkeypatch.setattr(tasks.examine_cluster, "apply_async", lambda keys, **_: woken.extend(keys))
+    tasks.tick()
+    assert woken == [cluster.pk]
+
+
+def test_a_worker_examines_with_the_clusters_own_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Scripted()
+    monkeypatch.setattr(tasks, "client_of", lambda cluster: client)
+    cluster = make_cluster(next_look_at=None)
+    stored.due(now())
+    tasks.examine_cluster(cluster.pk)
+    assert client.asked[0] == "health"
+    assert Examination.objects.get().results
+
+
+def test_without_a_broker_a_press_of_the_button_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(keys: tuple[int], **options: object) -> None:
+        raise OSError("Connection refused")
+
+    monkeypatch.setattr(tasks.examine_cluster, "apply_async", away)
+    cluster = make_cluster()
+    make_examination(cluster=cluster)
+    stored.ask_again(cluster, actor=actor_with(Permission.OPERATE), now=now())
+    tasks.wake_examination(cluster.pk)
+    assert stored.due(now()) == [cluster.pk]
+
+
+def test_whoever_may_not_operate_asks_for_no_examination() -> None:
+    with pytest.raises(Forbidden):
+        stored.ask_again(make_cluster(), actor=actor_with(Permission.VIEW), now=now())
+    assert not Examination.objects.exists()
 
 
 # --- the pages
