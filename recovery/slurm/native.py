@@ -12,12 +12,12 @@ do what pyslurm can't (docs/pyslurm.md):
 from __future__ import annotations
 
 import math
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from shutil import which
 from typing import Any
 
 from recovery.slurm.base import (
@@ -246,7 +246,7 @@ class NativeClient(SlurmClient):
         return found
 
     def _has(self, program: str) -> bool:
-        return shutil.which(program, path=self._env["PATH"]) is not None
+        return which(program, path=self._env["PATH"]) is not None
 
     def _demand(self, operation: Operation) -> None:
         can = self.can(operation)

@@ -47,27 +47,24 @@ class _Process:
     """One running child. It ends with this object, and when our process ends: its input is closed then."""
 
     def __init__(self, python: str, env: Mapping[str, str]) -> None:
-        self.owner = os.getpid()
         self.number = 0
         self.ready = False
         self._rest = bytearray()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
-        self._popen = subprocess.Popen(
-            [python, str(CHILD)],
-            env=dict(env),
-            cwd="/",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,
-        )
+        try:
+            self._popen = subprocess.Popen(
+                [python, str(CHILD)],
+                env=dict(env),
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                start_new_session=True,
+            )
+        except OSError:
+            self._errors.close()
+            raise
         self.end = weakref.finalize(self, _end, self._popen, self._errors)
-
-    def leave_alone(self) -> None:
-        """We are a fork: the process is the other one's, who waits for its end and uses its pipes."""
-        self.end.detach()
-        self._popen.returncode = 0
-        _close(self._popen, self._errors)
 
     def ask(self, line: bytes) -> None:
         assert self._popen.stdin is not None  # noqa: S101 (a pipe, see __init__)
@@ -110,10 +107,6 @@ def _end(popen: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(popen.pid, signal.SIGKILL)
     popen.wait()
-    _close(popen, errors)
-
-
-def _close(popen: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
     for pipe in (popen.stdin, popen.stdout, errors):
         if pipe is not None:
             with suppress(OSError):
@@ -168,9 +161,6 @@ class NativeProcess:
         return answer["answer"]
 
     def _running(self, tried: str) -> _Process:
-        if self._process is not None and self._process.owner != os.getpid():
-            self._process.leave_alone()
-            self._process = None
         if self._process is None:
             try:
                 self._process = _Process(self._python, self._env)

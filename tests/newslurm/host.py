@@ -1,0 +1,112 @@
+"""What this machine offers for the chroot: a mirror of the newer Debian, an index of Python packages, namespaces."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+
+from tests.newslurm.recipe import SUITE
+
+# What tells pip and apt how to reach their servers; nothing else of our environment gets into the chroot.
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_PIP_OPTIONS = frozenset({"index-url", "extra-index-url", "trusted-host", "default-timeout", "timeout", "retries"})
+_CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Obstacle:
+    """Why the suite can't run here. `for_good`: it can't be had on this machine, whatever is installed."""
+
+    words: str
+    for_good: bool
+
+
+def cache_folder() -> Path:
+    own = os.environ.get("RECOVERY_NEWSLURM_DIR")
+    if own:
+        return Path(own).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "recovery-desk" / "newslurm"
+
+
+def obstacle(*, built: bool) -> Obstacle | None:
+    """None where the suite can run; a mirror is asked for only where there is something to build."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return Obstacle(words="it builds a chroot, which takes root on Linux", for_good=True)
+    missing = [name for name in ("unshare", "setpriv", "chroot", "mount") if not shutil.which(name)]
+    if missing:
+        return Obstacle(
+            words=f"no {', '.join(missing)} here: apt-get install util-linux coreutils mount", for_good=False
+        )
+    if subprocess.run([*ENCLOSED, "true"], capture_output=True, check=False, timeout=30).returncode:
+        return Obstacle(words="this machine lets nobody mount in a namespace of its own", for_good=True)
+    return None if built else _build_obstacle()
+
+
+def _build_obstacle() -> Obstacle | None:
+    if not shutil.which("apt-get"):
+        return Obstacle(words="the chroot is built on Debian only", for_good=True)
+    if not shutil.which("mmdebstrap"):
+        return Obstacle(words="no mmdebstrap here: apt-get install mmdebstrap", for_good=False)
+    address = mirror()
+    if not address:
+        return Obstacle(words="no mirror of Debian is among apt's sources", for_good=True)
+    try:
+        urllib.request.urlopen(f"{address}/dists/{SUITE}/InRelease", timeout=20).close()  # noqa: S310 (apt's own)
+    except (URLError, OSError, ValueError) as error:
+        return Obstacle(words=f"the mirror of apt's sources has no Debian {SUITE} ({error})", for_good=True)
+    return None
+
+
+def mirror() -> str:
+    """The mirror that this machine's own Debian comes from; "" where it has none."""
+    release = os.environ.get("VERSION_CODENAME") or _os_release().get("VERSION_CODENAME", "")
+    asked = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60).stdout
+    targets = (line.split() for line in answer.splitlines())
+    found = (target[0] for target in targets if target[1:] == [release, "main"] and target[0].startswith("http"))
+    return next(found, "").rstrip("/")
+
+
+def _os_release() -> dict[str, str]:
+    lines = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
+    return {name: value.strip('"') for name, _, value in (line.partition("=") for line in lines)}
+
+
+def pip_settings() -> dict[str, str]:
+    """How pip reaches an index from here, as variables: places on this machine's disk are left out."""
+    asked = [sys.executable, "-m", "pip", "config", "list"]
+    lines = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60).stdout.splitlines()
+    settings: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition("=")
+        option = name.rpartition(".")[2]
+        places = [place for place in value.strip("'\"").replace("\\n", " ").split() if not place.startswith("file:")]
+        if option in _PIP_OPTIONS and places:
+            settings["PIP_" + option.upper().replace("-", "_")] = " ".join(places)
+    return settings | {"PIP_CERT": _CERTIFICATES, "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def certificates() -> Path | None:
+    """The certificates that this machine trusts."""
+    named = [os.environ.get("PIP_CERT"), os.environ.get("SSL_CERT_FILE"), _CERTIFICATES]
+    return next((Path(file) for file in named if file and Path(file).is_file()), None)
+
+
+def old_client_library() -> Path | None:
+    """MariaDB's client library of Debian 12: slurmdbd ends at an answer that sid's own (11.8) can't read."""
+    if _os_release().get("VERSION_CODENAME") != "bookworm":
+        return None
+    return next(iter(sorted(Path("/usr/lib").glob("*/libmariadb.so.3"))), None)
+
+
+# Mounts and processes of its own: both are gone when it ends, however that comes, and it ends when we do.
+ENCLOSED = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"),
+)
