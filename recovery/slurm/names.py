@@ -38,7 +38,7 @@ def check_node_names(names: Iterable[str], *, tried: str) -> None:
 def check_word(word: str, *, kind: str, tried: str) -> None:
     """Raises SlurmRefused where it can't be the name of a `kind` ("user", "account", "partition", "reservation")."""
     if not _WORD.fullmatch(word):
-        raise SlurmRefused(f"{word[:100]!r} is not the name of a {kind}", tried=tried, permanent=True)
+        raise SlurmRefused(f"{word[:100]!r} is no {kind} name", tried=tried, permanent=True)
 
 
 def one_line(text: str, limit: int) -> str:
