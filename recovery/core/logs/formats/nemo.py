@@ -4,8 +4,9 @@ Source: `nemo/lightning/pytorch/callbacks/progress_printer.py`, `model_checkpoin
 `utils/exp_manager.py` of NVIDIA/NeMo (now NVIDIA-NeMo/Speech), 2022 to 2026.
 
 Traps: NeMo 1 prints `global_step=99.00` in Lightning's bar. Steps are counted from 0, and `Async checkpoint save for
-step 25` is the save after iteration 24: the step is the one in the file's name. Both lines of an asynchronous save come
-when it is durable. `Training from scratch` is only a warning: a save that was cut short is passed over like none.
+step 25` is the save after iteration 24: the step is the one in the file's name. Both lines of an asynchronous save
+come when it is durable. `iteration` counts within the epoch; the step is `global_step`. `Training from scratch` is only
+a warning: a save that was cut short is passed over like none.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from recovery.core.logs.lines import CleanLine
 from recovery.core.logs.marks import Format, Mark, Memory, step_of
 from recovery.core.types import SignalKind as S
 
-_PRINTED = re.compile(r"\bTraining epoch [0-9]{1,6}, iteration ([0-9]{1,10})/[0-9]{1,10} \| ")
-_VALIDATION = re.compile(r"\bValidation: iteration ([0-9]{1,10})/([0-9]{1,10})\b")
+_PRINTED = re.compile(r"\bTraining epoch ([0-9]{1,6}), iteration ([0-9]{1,10})/[0-9]{1,10} \| ")
+_VALIDATION = re.compile(r"(?<!checking )\bValidation: iteration ([0-9]{1,10})/([0-9]{1,10})\b")
 _GLOBAL_STEP = re.compile(r"\bglobal_step(?:=|: )([0-9]{1,10})(?:\.0{1,4})?(?![0-9.])")
 _LOSS = re.compile(rf"\breduced_train_loss(?:=|: )({NUMBER})")
 _SECONDS = re.compile(rf"\btrain_step_timing in s(?:=|: )({NUMBER})")
@@ -64,16 +65,20 @@ class _NeMo:
 
 
 def _progress(text: str) -> Mark | None:
-    printed, global_step = _PRINTED.search(text), _GLOBAL_STEP.search(text)
-    loss, seconds = _LOSS.search(text), _SECONDS.search(text)
-    found = global_step or printed
-    step = step_of(found[1]) if found else None
+    printed, loss, seconds = _PRINTED.search(text), _LOSS.search(text), _SECONDS.search(text)
+    step = _step(text, printed)
     if step is None or not (printed or loss):
         return None
     return Mark(
         kind=S.PROGRESS, rule="nemo.printed" if printed else "nemo.bar", step=step,
         loss=number(loss[1]) if loss else None, step_time_s=number(seconds[1]) if seconds else None, all_ranks=True,
     )  # fmt: skip
+
+
+def _step(text: str, printed: re.Match[str] | None) -> int | None:
+    if global_step := _GLOBAL_STEP.search(text):
+        return step_of(global_step[1])
+    return step_of(printed[2]) if printed and int(printed[1]) == 0 else None
 
 
 def _validation(found: re.Match[str], memory: Memory) -> Sequence[Mark]:

@@ -79,7 +79,7 @@ def _load(text: str, memory: Memory) -> Mark | None:
     if "Finished loading the checkpoint in " not in text:
         return None
     folder, step = memory.get("load", ["", None])
-    memory["began"] = True
+    memory["began"] = step is not None  # else only weights were loaded, and the first step tells
     return Mark(kind=S.LOADED, rule="torchtitan.loaded", step=step, path=str(folder), all_ranks=True)
 
 
