@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from recovery.slurm import rest_versions
 from recovery.slurm.base import Operation
 from recovery.slurm.cli import CliClient
+from recovery.slurm.native import NativeClient
 from recovery.slurm.registry import OPTIONS, client_for
 from tests.docs.pages import read, tables
 from tests.slurm.test_privileges import ALLOWED
@@ -40,6 +43,15 @@ def test_the_simulator_can_what_the_table_says(tmp_path: Path) -> None:
 def test_slurmrestd_can_what_the_table_says() -> None:
     first = {operation: rest_versions.since(operation) for operation in Operation}
     assert column("rest") == {operation: f"from {step.release}" if step else "no" for operation, step in first.items()}
+
+
+def test_pyslurm_needs_the_commands_that_the_table_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NativeClient, "_has", lambda self, program: False)
+    client = NativeClient()
+    for operation, said in column("native").items():
+        can = client.can(operation)
+        assert bool(can) is (said == "yes"), operation
+        assert can or said.removeprefix("with ") in can.remedy
 
 
 def test_every_option_stands_in_the_table_and_no_other() -> None:
