@@ -5,16 +5,16 @@ PY := $(VENV)/bin/python
 DJANGO := $(PY) manage.py
 PIP := PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# Debian packages behind the suites for real Slurm, accounting, Redis, PostgreSQL and a real browser.
+# Debian packages behind the suites for real Slurm, accounting, Redis, PostgreSQL, a real browser and a newer Debian.
 SYSTEM_PACKAGES := slurm-wlm munge slurmdbd slurm-wlm-mysql-plugin mariadb-server slurmrestd slurm-wlm-jwt-plugin \
-	redis-server chromium postgresql
+	redis-server chromium postgresql mmdebstrap
 
 # `make check` judges the settings as a production site would set them.
 PRODUCTION := RECOVERY_DEBUG=false RECOVERY_DATA_DIR=var/check RECOVERY_ALLOWED_HOSTS=desk.example.org \
 	RECOVERY_SECRET_KEY=0123456789-only-for-this-check-abcdefghijklmnopqrstuvwxyz
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev-venv demo demo-slurm test check bench lock stop clean system-packages
+.PHONY: help venv dev-venv demo demo-slurm test test-newslurm check bench lock stop clean system-packages
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo-slurm: venv ## The same on a real Slurm (Debian packages slurm-wlm and mung
 
 test: dev-venv system-packages ## Run every test; as root on Debian installs the system packages that they need
 	@$(PY) -m tests
+
+test-newslurm: dev-venv system-packages ## The back ends on Slurm 26.05 with pyslurm, in a chroot of a newer Debian (root, Debian)
+	@$(PY) -m tests.newslurm
 
 check: dev-venv ## Lint, types, import contracts, migrations, OpenAPI, production settings
 	$(PY) -m ruff check .
