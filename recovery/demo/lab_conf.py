@@ -151,7 +151,7 @@ def _accounting(spec: LabSpec, root: Path) -> list[str]:
         "AccountingStorageHost=localhost",
         f"AccountingStoragePort={spec.base_port + _ACCOUNTING}",
         f"AccountingStoragePass={root}/run/munge.socket",  # else sacct looks for the host's own munge
-        "AccountingStoreFlags=job_comment",
+        "AccountingStoreFlags=job_comment,job_script",
         *(["AccountingStorageTRES=gres/gpu"] if spec.gpus_per_node else []),
     ]
 

@@ -24,7 +24,7 @@ def of(version: str, operation: Operation, subject: str, *, nodes: tuple[str, ..
         case Operation.CANCEL:
             return cancel(version, subject)
         case Operation.DRAIN_NODE:
-            return _node(version, subject, {"state": ["DRAIN"], "reason": one_line(value, MAX_TEXT)})
+            return _node(version, subject, {"state": ["DRAIN"], "reason": _reason(subject, value)})
         case Operation.RESUME_NODE:
             return _node(version, subject, {"state": ["RESUME"]})
         case _:
@@ -72,6 +72,13 @@ def _change(version: str, operation: Operation, nodes: tuple[str, ...], value: s
 def _node(version: str, name: str, body: dict[str, Any]) -> Request:
     check_node_name(name, tried="change a node")
     return Request(method="POST", path=path_of("slurm", version, "node", name), body=body)
+
+
+def _reason(node: str, text: str) -> str:
+    reason = one_line(text, MAX_TEXT)
+    if not reason:
+        raise SlurmRefused("a drain needs a reason", tried=f"drain node {node}"[:100], permanent=True)
+    return reason
 
 
 def _minutes(version: str, seconds: float) -> int | dict[str, Any]:
