@@ -67,6 +67,10 @@ class JobShape(Shape):
     node_count = serializers.IntegerField()
     gpus = serializers.IntegerField()
     excluded_nodes = serializers.ListField(child=serializers.CharField())
+    required_nodes = serializers.ListField(child=serializers.CharField())
+    features = serializers.CharField(help_text="The constraint as it was written.")
+    reservation = serializers.CharField()
+    qos = serializers.CharField()
     time_limit_s = Finite()
     options = serializers.DictField(help_text="What the job's comment asks of us.")
     comment_error = serializers.CharField(help_text='Why the comment counts as absent; "" where it does not.')
@@ -74,6 +78,7 @@ class JobShape(Shape):
     vanished_at = serializers.DateTimeField(
         allow_null=True, help_text="When Slurm stopped knowing a job that had not ended."
     )
+    unknown_reason = serializers.CharField(help_text='Why its state is unknown since then; "" where it is known.')
 
 
 class LogShape(Shape):

@@ -72,6 +72,13 @@ def test_a_job_tells_what_slurm_said_and_when(api: Ask) -> None:
     assert body["seen_at"]
 
 
+def test_a_job_of_unknown_state_tells_since_when_and_why(api: Ask) -> None:
+    job = make_job(state="unknown", vanished_at=ago(60), unknown_reason="Slurm no longer lists it.", features="h100")
+    body = api("viewer").get(f"jobs/{job.pk}").body
+    assert (body["state"], body["unknown_reason"], body["features"]) == ("unknown", "Slurm no longer lists it.", "h100")
+    assert body["vanished_at"]
+
+
 def test_a_reused_job_id_names_two_jobs(api: Ask) -> None:
     run = make_run()
     old = make_job(run=run, job_id="4711", first_submitted_at=ago(900_000))

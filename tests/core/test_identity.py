@@ -53,3 +53,24 @@ def test_a_reused_job_id_is_a_new_job(seen: Fingerprint) -> None:
 def test_a_record_older_than_what_is_known_is_ignored() -> None:
     seen = replace(KNOWN, submitted_at=KNOWN.submitted_at - timedelta(seconds=1))
     assert identify(KNOWN, seen) is Identity.OLD_NEWS
+
+
+def test_a_restart_count_that_goes_backwards_is_old_news() -> None:
+    assert identify(KNOWN, replace(KNOWN, restart_count=0)) is Identity.OLD_NEWS
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (replace(KNOWN, unique_id="s1", name="renamed"), Identity.SAME_ATTEMPT),
+        (replace(KNOWN, unique_id="s1", name="renamed", submitted_at=LATER, restart_count=2), Identity.NEW_ATTEMPT),
+        (replace(KNOWN, unique_id="s2"), Identity.NEW_JOB),
+        (replace(KNOWN, unique_id="s2", submitted_at=LATER), Identity.NEW_JOB),
+        (replace(KNOWN, unique_id="s2", submitted_at=LATER, restart_count=2, user="bob"), Identity.NEW_JOB),
+        # No promise is known that a requeue keeps it.
+        (replace(KNOWN, unique_id="s2", submitted_at=LATER, restart_count=2), Identity.NEW_ATTEMPT),
+        (replace(KNOWN, submitted_at=LATER), Identity.NEW_JOB),  # one of the two has none: as before
+    ],
+)
+def test_slurms_own_identity_decides_where_both_have_it(seen: Fingerprint, expected: Identity) -> None:
+    assert identify(replace(KNOWN, unique_id="s1"), seen) is expected

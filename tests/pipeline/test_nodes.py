@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,15 +10,19 @@ from typing import Any
 import pytest
 
 from recovery import selectors
-from recovery.core.types import NodeState
-from recovery.models import Cluster, Incident, Job, Node, NodeEvent
+from recovery.access import actor_for
+from recovery.core.types import ActionKind, JobState, NodeState
+from recovery.models import Action, Cluster, Incident, Job, Node, NodeEvent, PolicyVersion
+from recovery.pipeline import decide
 from recovery.pipeline.eligible import eligible_nodes
 from recovery.pipeline.facts import attempt_facts
 from recovery.pipeline.store_nodes import KEEP_EVENTS
-from recovery.slurm.base import Operation, ReservationRecord, SlurmUnreachable
+from recovery.slurm.base import AttemptRecord, Operation, ReservationRecord, SlurmUnreachable
 from tests.pipeline.conftest import Desk
 from tests.pipeline.fake_slurm import FakeSlurm
 from tests.pipeline.polling import poll, the_cluster
+
+Policy = Callable[..., PolicyVersion]
 
 
 def eligible(desk: Desk) -> Any:
@@ -177,3 +182,51 @@ def test_nodes_that_are_down_since_the_first_picture_are_no_incident_of_now(desk
     desk.submit()
     poll(desk)
     assert eligible(desk).nodes == ("n1",)
+
+
+def test_a_constraint_that_is_not_understood_excludes_nobody_and_says_so(desk: Desk) -> None:
+    desk.run_with_checkpoint()
+    desk.slurm.change("1", features="[h100*2]")
+    desk.crash_with_ecc()
+    assert desk.recommendation.exclude_nodes == []
+    assert any("constraint [h100*2] is not known" in reason for reason in desk.recommendation.reasons)
+
+
+def test_a_node_that_the_job_was_submitted_for_is_not_left_out(desk: Desk) -> None:
+    desk.run_with_checkpoint()
+    desk.slurm.change("1", required_nodes=("n1", "n2"))
+    desk.crash_with_ecc()
+    assert desk.recommendation.exclude_nodes == []
+    assert any("submitted for it by name" in reason for reason in desk.recommendation.reasons)
+
+
+def test_an_exclusion_is_not_begun_where_the_count_is_no_longer_known(
+    desk: Desk, policy: Policy, approver: object
+) -> None:
+    policy(gpu_hardware="approve")
+    desk.run_with_checkpoint()
+    desk.crash_with_ecc()
+    row = desk.recommendation
+    assert row.exclude_nodes == ["n2"]
+    desk.slurm.change("1", features="a&b|c")
+    poll(desk, seconds=0)
+    decide.approve(row.pk, shown_hash=row.hash, actor=actor_for(approver), now=desk.now)  # type: ignore[arg-type]
+    desk.tick(times=2)
+    assert desk.slurm.calls == []
+    assert "not known" in Action.objects.get().detail
+
+
+def test_a_job_that_slurm_forgot_is_not_proposed_to_be_requeued(desk: Desk) -> None:
+    desk.slurm.accounting = True
+    desk.run_with_checkpoint()
+    attempt = desk.attempt
+    desk.slurm.history.append(
+        AttemptRecord(
+            job_id="1", number=0, state=JobState.NODE_FAIL, submitted_at=attempt.submitted_at, ended_at=desk.now,
+            exit_code=0, exit_signal=0, nodes=("n1", "n2"),
+        )
+    )  # fmt: skip
+    desk.slurm.table.clear()
+    desk.tick(times=8)
+    assert desk.recommendation.action == ActionKind.NOTHING
+    assert "must submit it anew" in desk.recommendation.headline
