@@ -133,12 +133,11 @@ def _phase_claims(seen: Seen, start: int, end: int, now: int) -> Iterator[Claim[
 def _restore_claims(seen: Seen, life: Life) -> Iterator[Claim[Category]]:
     """From the word that it loads until the word that it has. Without the first: from the attempt's start.
 
-    A later load of the same attempt, without the first word, has no beginning that could be told.
+    A load after the first step, without the first word, has no beginning that could be told.
     """
-    first_load = min((restore.at for restore in seen.restores), default=None)
     first_step = min((step.at for step in seen.steps), default=None)
     for restore in seen.restores:
-        leads = restore.at == first_load and (first_step is None or restore.at <= first_step)
+        leads = first_step is None or restore.at <= first_step
         began = life.started if leads else None
         if restore.began_at is not None:
             began = to_us(restore.began_at)

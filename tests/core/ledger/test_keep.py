@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from recovery.core.ledger import BlindSpan, Category, History, Ledger, Restored, SlowSpan, keep_ledger, totals_of
@@ -83,6 +85,25 @@ def test_a_load_is_restore_and_what_follows_until_the_first_step_is_start_up() -
     assert told(dated, 14)[1:] == [("start_up", 5, 7), ("restore", 7, 9), ("start_up", 9, 12), ("not_yet_kept", 12, 14)]
 
 
+def test_of_several_loads_before_the_first_step_restore_lasts_until_the_last() -> None:
+    history = History(
+        attempts=(attempt(1, 0, 5),),
+        steps=steps(11, 10, 110, 3),
+        restores=(restored(11, 7, 100), restored(11, 9, 100), restored(11, 11.5, 100)),
+    )
+    assert told(history, 11)[1:] == [("restore", 5, 9), ("start_up", 9, 10), ("not_yet_kept", 10, 11)]
+    assert "restore" not in {category for category, start, _ in told(history, 13) if start >= 9}
+
+
+def test_of_phases_that_overlap_the_one_that_began_last_holds() -> None:
+    history = History(
+        attempts=(attempt(0, 0, 5),),
+        phases=(phase(10, Phase.STARTING, 5, None), phase(10, Phase.TRAINING, 10, 20)),
+        steps=steps(10, 10, 10, 5),
+    )
+    assert told(history, 30)[1:] == [("start_up", 5, 10), ("not_yet_kept", 10, 20), ("start_up", 20, 30)]
+
+
 def test_a_fresh_start_restores_nothing() -> None:
     history = History(attempts=(attempt(0, 0, 5),), steps=steps(10, 9, 10, 3), restores=(restored(10, 8, 0),))
     assert told(history, 12)[1:] == [("start_up", 5, 9), ("not_yet_kept", 9, 12)]
@@ -148,6 +169,26 @@ def test_a_run_that_was_given_up_ends_with_its_case_and_loses_what_was_not_kept(
     ]
 
 
+def test_a_run_that_somebody_cancelled_is_over_whatever_case_is_open() -> None:
+    cancelled = replace(CRASHED, attempts=(attempt(0, 0, 5, 20, state=JobState.CANCELLED),))
+    ledger = keep_ledger(cancelled, now=at(60))
+    assert ledger.tail is None
+    assert ledger.entries[-1].end == at(20)
+
+
+def test_a_case_that_needs_a_person_waits_for_a_decision() -> None:
+    stuck = (*AUTO[:2], (33, S.NEEDS_PERSON))
+    history = replace(CRASHED, cases=(case(10, 18, 21, *stuck, failed_step=90),))
+    assert told(history, 50)[-2:] == [("acting", 30, 33), ("deciding", 33, 50)]
+
+
+def test_an_attempt_that_never_started_waited_until_the_next_was_submitted() -> None:
+    history = History(
+        attempts=(attempt(0, 0, state=JobState.PENDING), attempt(1, 10, 20, 30, state=JobState.COMPLETED)),
+    )
+    assert told(history, 60) == [("queue_wait", 0, 20), ("unknown", 20, 30)]
+
+
 def test_while_its_fate_is_open_unsaved_work_is_not_yet_lost() -> None:
     assert told(CRASHED, 25)[3] == ("not_yet_kept", 14, 18)
 
@@ -170,6 +211,8 @@ def test_a_hang_holds_its_gpus_while_somebody_decides() -> None:
     )
     went_on = joined(history, History(steps=steps(10, 45, 60, 2)))
     assert told(went_on, 50)[-2:] == [("idle", 40, 45), ("not_yet_kept", 45, 50)]
+    from_before = joined(history, History(steps=steps(10, 45, 20, 2)))
+    assert told(from_before, 50)[-2:] == [("idle", 40, 45), ("not_yet_kept", 45, 50)]
 
 
 def test_a_hang_that_was_closed_as_a_false_alarm_trains_again_from_then_on() -> None:
@@ -210,6 +253,12 @@ def test_blind_is_unknown_until_its_samples_are_read() -> None:
     assert told(blind, 30)[2:] == [("not_yet_kept", 10, 15), ("unknown", 15, 25), ("not_yet_kept", 25, 30)]
     explained = joined(blind, History(steps=steps(10, 15, 60, 8)))
     assert told(explained, 30)[2:] == [("not_yet_kept", 10, 22), ("unknown", 22, 25), ("not_yet_kept", 25, 30)]
+    silent = History(
+        attempts=(attempt(0, 0, 5),),
+        phases=(phase(10, Phase.STARTING, 5, None),),
+        blind=(BlindSpan(attempt=10, start=at(7), end=None),),
+    )
+    assert told(silent, 30)[1:] == [("start_up", 5, 7), ("unknown", 7, 30)]
     still = History(attempts=(attempt(0, 0, 5),), blind=(BlindSpan(attempt=10, start=at(6), end=None),))
     assert told(still, 30)[-1] == ("unknown", 5, 30)
 
@@ -256,6 +305,15 @@ def test_two_jobs_at_once_hold_both_allocations_and_do_what_the_better_one_does(
     ledger = keep_ledger(history, now=at(30))
     assert {e.category for e in ledger.entries[2:]} == {Category.NOT_YET_KEPT}
     assert [e.gpus for e in ledger.entries[2:]] == [GPUS, 2 * GPUS, GPUS]
+
+
+def test_training_counts_more_than_what_another_job_does_beside_it() -> None:
+    history = History(
+        attempts=(attempt(0, 0, 5), attempt(0, 10, 12, 20, job=2, state=JobState.CANCELLED)),
+        phases=(phase(20, Phase.EVALUATING, 12, 20),),
+        steps=steps(10, 8, 10, 20),
+    )
+    assert {category for category, start, _ in told(history, 30) if start >= 8} == {"not_yet_kept"}
 
 
 def test_an_attempt_ends_at_the_latest_when_the_next_one_starts() -> None:
