@@ -21,6 +21,7 @@ def split(stage: Stage, array: Job, task: int) -> Job:
     stage.changed()
     if not waiting:
         del stage.state.jobs[array.job_id]
+        stage.records.pop(array.job_id, None)
         array.job_id, array.task, array.waiting_tasks = job_id, task, ()
         one = array
     else:

@@ -37,6 +37,7 @@ from recovery.slurm.simulator.store import Store, WorldStore
 from recovery.slurm.simulator.world import World
 
 T = TypeVar("T")
+WRITES = frozenset(operation.value for operation in Operation if operation.is_write)
 
 COMPLETED = "Job/step already completing or completed"
 US = "root"  # as whom the product acts here: Slurm refuses root nothing
@@ -192,7 +193,7 @@ class SimulatorClient(SlurmClient):
 
     def _call(self, operation: str, act: Callable[[World], T]) -> T:
         """One exchange with the scheduler, with whatever trouble it is in."""
-        with self._store.open(lambda: self._clock().timestamp()) as world:
+        with self._store.open(lambda: self._clock().timestamp(), reads=operation not in WRITES) as world:
             if _trouble(world, operation, TroubleKind.UNREACHABLE):
                 raise SlurmUnreachable("Unable to contact slurm controller (connect failure)", tried=operation)
             unheard = next((text for kind, text in _NO_ANSWER.items() if _trouble(world, operation, kind)), "")

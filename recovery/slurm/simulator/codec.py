@@ -1,7 +1,8 @@
 """Dataclasses to and from JSON values, by their annotations.
 
 Covers what the world's state is made of: dataclasses, enums, X | None, tuple[X, ...], list[X], dict[str, X] and plain
-JSON values. A missing key takes the field's default; an unknown one is an error, as it would be lost at the next save.
+JSON values. A field that has its default is left out, and a missing key takes it; an unknown one is an error, as it
+would be lost at the next save.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def encode(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: encode(item) for key, item in value.items()}
     kind: Any = type(value)
-    return {name: encode(getattr(value, name)) for name in _names(kind)}
+    told = ((name, getattr(value, name), default) for name, default in _defaults(kind))
+    return {name: encode(item) for name, item, default in told if item is not default and item != default}
 
 
 def decode(kind: type[T], value: Any) -> T:
@@ -40,6 +42,16 @@ def decode(kind: type[T], value: Any) -> T:
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
+
+
+@cache
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Each field with its default; one that equals nothing where it has none."""
+    return tuple((field.name, _default(field)) for field in dataclasses.fields(kind))
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 @cache

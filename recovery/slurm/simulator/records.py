@@ -22,6 +22,21 @@ def moment_or_none(at: float | None) -> datetime | None:
 
 
 def job_record(stage: Stage, job: sim.Job) -> JobRecord:
+    """Made anew where anything of it is another than at the last look: most of ten thousand jobs are as they were."""
+    made_of = (
+        job.number, job.state, job.reason, job.restart_count, job.held, job.excluded, job.submitted_at, job.begin_at,
+        job.started_at, job.ended_at, job.exit_code, job.exit_signal, job.nodes, job.time_limit_s, job.admin_comment,
+        job.completing_until is None,
+    )  # fmt: skip
+    known = stage.records.get(job.job_id)
+    if known is not None and known[0] == made_of:
+        return known[1]
+    record = _job_record(stage, job)
+    stage.records[job.job_id] = made_of, record
+    return record
+
+
+def _job_record(stage: Stage, job: sim.Job) -> JobRecord:
     spec = job.spec
     state = JobState.COMPLETING if job.completing_until is not None else job.state
     waits, ended = state is JobState.PENDING, state.is_terminal

@@ -9,6 +9,7 @@ from heapq import heappush
 from pathlib import PurePath
 
 from recovery.slurm import job_paths
+from recovery.slurm.base import JobRecord
 from recovery.slurm.simulator.effects import Effect, EffectKind
 from recovery.slurm.simulator.spec import ClusterSpec
 from recovery.slurm.simulator.state import Forgotten, Job, Node, Run, State
@@ -27,6 +28,7 @@ class Stage:
         self.root = root  # absolute path of the state directory, as jobs print it
         self.timers: list[Timer] = []
         self.effects: list[Effect] = []
+        self.records: dict[str, tuple[tuple[object, ...], JobRecord]] = {}  # job id → what it was made of, and it
         self._written: dict[str, list[str]] = {}  # job id → lines since the last flush
 
     @property
@@ -145,6 +147,7 @@ class Stage:
         self.flush_log(job)
         self.changed()
         del self.state.jobs[job.job_id]
+        self.records.pop(job.job_id, None)
         keep = self.spec.keep_records_s
         record = Forgotten(
             name=job.spec.name,

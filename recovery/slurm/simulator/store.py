@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +32,7 @@ from recovery.slurm.simulator.world import World, new_state
 FORMAT = 2  # of world.json; another one is refused
 LOCK_WAIT_S = 10.0
 _LOCK_LOOK_S = 0.005
+STORE_EVERY_S = 10.0  # a world in which nothing happens is stored so often, lest it seem that nobody looks
 
 
 class WorldStore(Protocol):
@@ -38,7 +40,7 @@ class WorldStore(Protocol):
 
     def create(self, spec: ClusterSpec, *, now: float, fill: Callable[[World], None] | None = None) -> bool: ...
 
-    def open(self, now: Callable[[], float]) -> AbstractContextManager[World]: ...
+    def open(self, now: Callable[[], float], *, reads: bool = False) -> AbstractContextManager[World]: ...
 
 
 class LiveStore:
@@ -62,7 +64,7 @@ class LiveStore:
         return True
 
     @contextmanager
-    def open(self, now: Callable[[], float]) -> Iterator[World]:
+    def open(self, now: Callable[[], float], *, reads: bool = False) -> Iterator[World]:
         if self._world is None:
             raise SlurmUnreachable("the simulated cluster was not made yet", tried="open the simulator")
         self._world.advance(now())
@@ -72,11 +74,24 @@ class LiveStore:
             carry_out(self._world.take_effects(), self.state_dir)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kept:
+    """A world as this process has it, and the file that says the same."""
+
+    world: World
+    serial: int
+    stored_at: float
+    file: tuple[int, int, int] | None
+
+
 class Store:
+    """The world in a file, for any number of processes. A process keeps what it read until another one stores anew."""
+
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir.absolute()
         self._world = self.state_dir / "world.json"
         self._applied = self.state_dir / "applied"
+        self._kept: _Kept | None = None
 
     def exists(self) -> bool:
         return self._world.exists()
@@ -94,28 +109,29 @@ class Store:
             return True
 
     @contextmanager
-    def open(self, now: Callable[[], float]) -> Iterator[World]:
+    def open(self, now: Callable[[], float], *, reads: bool = False) -> Iterator[World]:
         """The world, advanced to `now`, for one operation; stored when the block ends.
 
         `now` is asked once the lock is held: who waited for it must not bring an old time. An operation that the
         world refuses (SlurmError) has changed nothing, and the advance before it is stored; after any other exception
-        nothing is, and the next call advances anew. Raises SlurmUnreachable where there is no world, it can't be read
-        or written, or the lock is not to be had within 10 s.
+        nothing is, and the next call advances anew. One that only `reads` is not stored where nothing has happened
+        meanwhile. Raises SlurmUnreachable where there is no world, it can't be read or written, or the lock is not to
+        be had within 10 s.
         """
         try:
             with self._lock():
-                serial, world = self._load()
-                world.advance(now())
+                kept, self._kept = self._load(), None  # kept on only after this call has ended well
+                moved = kept.world.advance(now()) or kept.world.state.now - kept.stored_at >= STORE_EVERY_S
                 try:
-                    yield world
+                    yield kept.world
                 except SlurmError:
-                    self._save(world, serial=serial + 1)
+                    self._kept = self._save(kept.world, serial=kept.serial + 1)
                     raise
-                self._save(world, serial=serial + 1)
+                self._kept = self._save(kept.world, serial=kept.serial + 1) if moved or not reads else kept
         except OSError as error:
             raise SlurmUnreachable(f"{self.state_dir} can't be used: {error}", tried="open the simulator") from error
 
-    def _save(self, world: World, *, serial: int) -> None:
+    def _save(self, world: World, *, serial: int) -> _Kept:
         """The point of no return is the replacement; everything after it can be done again."""
         effects = world.take_effects()
         document = {"format": FORMAT, "serial": serial, "effects": encode(effects), "state": encode(world.state)}
@@ -123,8 +139,11 @@ class Store:
         new.write_text(json.dumps(document, separators=(",", ":")))
         os.replace(new, self._world)  # noqa: PTH105 - the atomic call, by its own name
         self._apply(serial, effects)
+        return _Kept(world=world, serial=serial, stored_at=world.state.now, file=self._file())
 
-    def _load(self) -> tuple[int, World]:
+    def _load(self) -> _Kept:
+        if self._kept is not None and self._kept.file == self._file():
+            return self._kept
         try:
             stored = json.loads(self._world.read_bytes())
             if stored["format"] != FORMAT:
@@ -139,7 +158,16 @@ class Store:
         serial = int(stored["serial"])
         if self._applied_serial() != serial:
             self._apply(serial, decode(list[Effect], stored["effects"]))
-        return serial, World(state, root=self.state_dir)
+        world = World(state, root=self.state_dir)
+        return _Kept(world=world, serial=serial, stored_at=state.now, file=self._file())
+
+    def _file(self) -> tuple[int, int, int] | None:
+        """What tells one stored world from the next: each is a file of its own."""
+        try:
+            found = self._world.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _apply(self, serial: int, effects: list[Effect]) -> None:
         carry_out(effects, self.state_dir)

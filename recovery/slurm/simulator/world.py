@@ -62,14 +62,20 @@ class World(Orders):
             self.touch_forgotten(job_id)
 
     # --- time --------------------------------------------------------------------------------------------------------
-    def advance(self, now: float) -> None:
-        """Play everything up to `now`. A `now` in the past changes nothing: time only goes forward."""
-        if skip(self.state, now):
+    def advance(self, now: float) -> bool:
+        """Play everything up to `now`. A `now` in the past changes nothing: time only goes forward.
+
+        True where anything happened.
+        """
+        moved = skip(self.state, now)
+        if moved:
             self._set_timers()
         while self.timers and self.timers[0][0] <= now:
             at, what, _, name = heappop(self.timers)
             self._happen(at, what, name)
+            moved = True
         self.state.now = max(now, self.state.now)
+        return moved
 
     def _happen(self, at: float, what: int, name: str) -> None:
         """Do what is due at `at`, unless the timer is outdated."""

@@ -11,7 +11,7 @@ from recovery.core.diagnose import catalogue
 from recovery.core.logs import LogParser
 from recovery.core.types import CheckpointState, FailureClass, JobState, LogLine, Role, Signal, SignalKind
 from recovery.slurm.registry import client_for
-from recovery.slurm.simulator import FaultKind
+from recovery.slurm.simulator import FaultKind, Trainer
 from recovery.sources.checkpoints import scan_checkpoints
 from tests.slurm.simulator.virtual import Sim, failing, train
 
@@ -110,6 +110,21 @@ def test_the_comment_is_understood(sim: Sim) -> None:
     options = parse_comment(sim.client.job(job).comment)
     assert (options.error, options.run, options.max_restarts) == ("", "llama-70b", 2)
     assert options.checkpoint_dir == str(sim.cluster.checkpoint_dir("llama-70b"))
+
+
+@pytest.mark.parametrize("trainer", Trainer, ids=str)
+def test_every_trainers_steps_and_restore_are_read(sim: Sim, trainer: Trainer) -> None:
+    job = sim.cluster.submit(train(trainer=trainer, append=True, total_steps=45))
+    sim.run(27)
+    sim.client.requeue(job, hold=False)
+    sim.until(job, JobState.COMPLETED)
+    found = signals(sim, job)
+    first = 0 if trainer is Trainer.NEMO else 1  # NeMo counts from 0
+    steps = [signal.step for signal in of_kind(found, SignalKind.PROGRESS)]
+    assert steps[0] == first
+    assert steps[-1] == first + 44
+    assert {signal.step for signal in of_kind(found, SignalKind.LOADED)} == {first + 19}
+    assert of_kind(found, SignalKind.FINISHED)
 
 
 def test_the_registry_opens_the_world(sim: Sim) -> None:

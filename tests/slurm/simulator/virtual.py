@@ -98,4 +98,4 @@ def failing(kind: FaultKind, step: int, **changes: Any) -> JobSpec:
     return train(faults=(Fault(kind=kind, step=step, **fault),), **changes)
 
 
-_OF_FAULT = {"attempt", "node", "rank", "repeat", "factor", "seconds", "exit_code"}
+_OF_FAULT = {"attempt", "task", "node", "rank", "repeat", "factor", "seconds", "exit_code"}
