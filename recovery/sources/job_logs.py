@@ -5,7 +5,9 @@ replaced, or truncated in place (even if it has grown past the old offset since)
 second attempt appends to is read on.
 
 Progress bars separate their states by carriage returns and may never end the line, so a carriage return ends a piece
-too: of the pieces of one line only the last whole one with anything in it is given out, under that line's number.
+too: of the pieces of one line only the last whole one with anything in it is given out, under that line's number. Where
+something was printed upon a bar, the bar's last state comes with it, before a carriage return: some trainers print the
+step nowhere else.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from recovery.sources.beneath import NotThere, Refused, open_file, unreadable
 ROOTS_SETTING = "RECOVERY_LOG_ROOTS"
 LINE_LIMIT = 64 * 1024  # bytes of a line that are given out; the rest of it is skipped
 MOST_LINES = 50_000  # in one answer: bounds memory where a log is nothing but short lines
+BAR = b"%|"  # stands in every progress bar of tqdm's
+BAR_LIMIT = 4096  # bytes of a bar's state
 HEAD_BYTES = 1024
 TAIL_BYTES = 256
 
@@ -178,8 +182,20 @@ class _Splitter:
             piece = self._data[begin : min(end, begin + LINE_LIMIT)]
             if piece.strip(b" \t\0"):
                 text = piece.decode("utf-8", "replace")
+                if begin > start and BAR not in piece:
+                    text = self._bar_before(start, begin - 1) + text
                 self.lines.append(
                     LogLine(text=text, file=self._path, number=self.line + 1, offset=self._offset + begin)
                 )
                 return
             end = begin - 1
+
+    def _bar_before(self, start: int, end: int) -> str:
+        """The last piece with anything in it between the two places, with its carriage return, if it is a bar."""
+        while end > start:
+            begin = max(self._data.rfind(b"\r", start, end) + 1, start)
+            piece = self._data[begin : min(end, begin + BAR_LIMIT)]
+            if piece.strip(b" \t\0"):
+                return piece.decode("utf-8", "replace") + "\r" if BAR in piece else ""
+            end = begin - 1
+        return ""

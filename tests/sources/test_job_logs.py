@@ -216,6 +216,13 @@ def test_a_progress_bar_that_never_ends_its_line_is_followed(log: Path) -> None:
     assert [(line.text, line.number) for line in read(log, second.cursor).lines] == [(" 4/100", 2), (" done", 3)]
 
 
+def test_what_is_printed_upon_a_bar_brings_the_bar_with_it(log: Path) -> None:
+    log.write_bytes(b"\r 1%|a| 1/100\r 2%|a| 2/100\r       \r{'loss': 2}\n\r 3%|a| 3/100\r 4%|a| 4/100\nplain\rmore\n")
+    lines = read(log).lines
+    assert [line.text for line in lines] == [" 2%|a| 2/100\r{'loss': 2}", " 4%|a| 4/100", "more"]
+    assert log.read_bytes()[lines[0].offset :].startswith(b"{'loss'")
+
+
 def test_of_a_bar_with_a_megabyte_of_history_the_last_state_is_given_out(log: Path) -> None:
     log.write_bytes(b"".join(b"\r %d/100000" % n for n in range(100_000)) + b"\n")
     assert texts(read(log)) == [" 99999/100000"]

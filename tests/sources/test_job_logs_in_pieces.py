@@ -76,7 +76,7 @@ def test_no_line_comes_twice_from_the_same_place(data: bytes, cuts: list[int]) -
 def test_a_line_is_what_stands_at_its_place(data: bytes) -> None:
     for line in split(data, []):
         raw = data[line.offset : line.offset + LIMIT].split(b"\n")[0].split(b"\r")[0]
-        assert line.text == raw.decode("utf-8", "replace")
+        assert line.text.rpartition("\r")[2] == raw.decode("utf-8", "replace")  # a bar may stand before it
         assert line.number == data[: line.offset].count(b"\n") + 1
 
 

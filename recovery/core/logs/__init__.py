@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from recovery.core.diagnose import catalogue
 from recovery.core.logs import blocks, generic
 from recovery.core.logs.formats import FORMATS
-from recovery.core.logs.lines import MAX_RANK, CleanLine, clean
+from recovery.core.logs.lines import MAX_RANK, SHOWN_CHARS, CleanLine, clean
 from recovery.core.logs.marks import Format, Mark, Memory
 from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.logs.ranks import Place, RankMap
@@ -60,7 +61,7 @@ class LogParser:
     def feed(self, line: LogLine) -> list[Signal]:
         """The signals of one line, most often none."""
         readers = _SIEVE.recall(line.text)
-        if readers is not None and readers.silent and not self._awake(readers):
+        if readers is not None and readers.silent and not self._awake(readers) and "\r" not in line.text:
             self._ranks.interrupt()
             return []
         cleaned = clean(line.text, utc_offset=self._utc_offset)
@@ -69,12 +70,23 @@ class LogParser:
         if readers is None:
             readers = _SIEVE.readers(line.text, cleaned.text)
         place = self._ranks.read(cleaned) if readers.place else self._ranks.pass_by(cleaned)
-        signals = self._by_format(line, cleaned, place, readers)
-        if not signals and readers.growth and self._growing:
-            signals = self._by_growth(line, cleaned, place)
+        signals = self._progress(line, cleaned, place, readers)
+        if cleaned.before and all(signal.kind is not SignalKind.PROGRESS for signal in signals):
+            signals = self._bar(line, cleaned, place) + signals
         if readers.literals:
             signals += self._failures(line, cleaned, place, readers)
         return signals
+
+    def _progress(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
+        signals = self._by_format(line, cleaned, place, readers)
+        if not signals and readers.growth and self._growing:
+            signals = self._by_growth(line, cleaned, place)
+        return signals
+
+    def _bar(self, line: LogLine, cleaned: CleanLine, place: Place) -> list[Signal]:
+        """What the bar says upon which the line was printed: nowhere else was its last state given out."""
+        bar = replace(cleaned, text=cleaned.before, shown=cleaned.before[:SHOWN_CHARS], before="")
+        return self._progress(line, bar, place, _SIEVE.readers(bar.text, bar.text))
 
     def _awake(self, readers: Readers) -> bool:
         """Whether a line that says nothing to the formats may still say something."""

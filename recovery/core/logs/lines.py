@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta, timezone
 MAX_CHARS = 4096  # of a line that are looked at; the longest progress lines known have fewer than 1000
 SHOWN_CHARS = 500  # of a line that are kept as evidence
 _BAR_CHARS = 4 * MAX_CHARS  # at the end of a line in which the last state of a progress bar is looked for
+_BAR = "%|"  # in every state of tqdm's bars
 MAX_STEP = 2**31 - 1  # steps are stored as 32-bit integers; a greater number is not a step
 MAX_RANK = 10**7 - 1
 
@@ -104,11 +105,14 @@ def _global_rank(rank: int | None, local_rank: int | None, task: int | None) -> 
 
 
 def _segments(raw: str) -> tuple[str, str]:
-    """What a terminal would show of a progress bar: its last state with anything in it, of the last few, and the one
-    before that."""
+    """What a terminal would show of a progress bar: its last state with anything in it, of the last few.
+
+    Where that is no bar but was printed upon one, the bar comes first, else "".
+    """
     parts = (part for part in reversed(raw[-_BAR_CHARS:].split("\r")) if part.strip())
     last = next(parts, "")
-    return printable(next(parts, "")[:MAX_CHARS]), last[:MAX_CHARS]
+    before = "" if _BAR in last else next(parts, "")
+    return printable(before[:MAX_CHARS]) if _BAR in before else "", last[:MAX_CHARS]
 
 
 def printable(text: str) -> str:

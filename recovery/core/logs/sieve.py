@@ -61,6 +61,9 @@ class Sieve:
 
     def readers(self, raw: str, text: str) -> Readers:
         """The readers of the raw line `raw`, of which `text` is what is left when it is cleaned."""
+        found = self.recall(raw)
+        if found is not None:
+            return found
         found = self._find(text)
         if len(raw) <= LONGEST:
             if len(self._known) >= MOST_SHAPES:
