@@ -123,3 +123,10 @@ def test_whatever_is_printed_again_and_again_the_memory_stays_small() -> None:
 def test_a_line_of_any_length_is_read(text: str, length: int) -> None:
     lines = numbered([text + "x" * length, text[:20] * (length // 20), "\r" * length + text])
     assert len(read(lines)) < 20
+
+
+def test_a_loss_that_waits_for_a_bar_is_dropped_when_a_newer_one_brings_its_own() -> None:
+    info, upon = "  Total optimization steps = 1,000", "\r 5%|█| 50/1000 [00:01<00:10,  3.80s/it]\r   \r"
+    waits, newer = "{'loss': 5.8, 'epoch': 0.1}", "{'loss': 2.0, 'epoch': 0.2}"
+    signals = read(numbered([info, waits, upon + newer, " 6%|█| 60/1000 [00:01<00:10,  3.80s/it]"]))
+    assert [(s.step, s.loss) for s in signals] == [(50, 2.0), (60, None)]

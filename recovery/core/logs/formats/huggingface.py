@@ -87,6 +87,7 @@ def _dict(text: str, upon: Bar | None, memory: Memory) -> Sequence[Mark]:
     loss, seen = number(found[1]), number(tokens[1]) if tokens else None
     if upon is not None and not upon.what:
         memory.update(total=upon.total, bar=[upon.step, upon.total])
+        memory.update(loss=None, tokens=None)  # an older one is out of date
         return (_progress(upon, loss, seen),)
     memory.update(loss=loss, tokens=seen)  # for the next state of the bar
     _guess(memory)
