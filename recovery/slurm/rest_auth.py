@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from recovery.slurm import command
 from recovery.slurm.base import SlurmUnreachable
+from recovery.slurm.cli_commands import Commands
 from recovery.slurm.names import check_word, user_name
 
 LIFESPAN_S = 1800
@@ -24,7 +24,6 @@ MAX_TOKEN_FILE = 64 * 1024
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,16384}")
 _PREFIX = "SLURM_JWT="  # as `scontrol token` prints it, and as people store it
-_PATH = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
 TokenSource = Callable[[], str]
 
@@ -56,16 +55,16 @@ def token_from_file(path: str) -> TokenSource:
 class ScontrolToken:
     """Tokens of `scontrol token`, one for all clients of the same options, made anew shortly before it ends.
 
-    The command works for whoever may read the JWT key through slurmctld: any user for himself; for another `user` only
-    root and SlurmUser.
+    Slurm makes one for whoever runs the command; for another `user` only for root and SlurmUser.
     """
 
     _lock = threading.Lock()
-    _kept: dict[tuple[str, str, str], tuple[str, float]] = {}  # token, and when it is to be renewed (monotonic)
+    _kept: dict[tuple[str, str, str, str], tuple[str, float]] = {}  # token, and when it is to be renewed (monotonic)
 
-    def __init__(self, *, slurm_conf: str, bin_dir: str, user: str, timeout_s: float) -> None:
-        self._key = (slurm_conf, bin_dir, user)
-        self._timeout_s = timeout_s
+    def __init__(self, *, slurm_conf: str, bin_dir: str, prefix: str, user: str, timeout_s: float) -> None:
+        self._commands = Commands(slurm_conf=slurm_conf, bin_dir=bin_dir, prefix=prefix, timeout_s=timeout_s)
+        self._key = (slurm_conf, bin_dir, prefix, user)
+        self._user = user
 
     def __call__(self) -> str:
         with self._lock:
@@ -81,18 +80,12 @@ class ScontrolToken:
             self._kept.pop(self._key, None)
 
     def _make(self) -> str:
-        slurm_conf, bin_dir, user = self._key
-        program = str(Path(bin_dir) / "scontrol") if bin_dir else "scontrol"
-        if user:
-            check_word(user, kind="user", tried="make a token")
-        argv = [program, "token", f"lifespan={LIFESPAN_S}", *([f"username={user}"] if user else [])]
-        env = {"PATH": f"{bin_dir}:{_PATH}" if bin_dir else _PATH, "LC_ALL": "C"}
-        answer = command.run(
-            argv, env=env | ({"SLURM_CONF": slurm_conf} if slurm_conf else {}), timeout_s=self._timeout_s
-        )
-        if answer.code or not answer.output.startswith(_PREFIX):
-            words = " ".join(answer.errors.split())[:300] or f"exit code {answer.code}"
-            raise SlurmUnreachable(f"no token: {words}", tried=answer.tried)
+        if self._user:
+            check_word(self._user, kind="user", tried="make a token")
+        whose = [f"username={self._user}"] if self._user else []
+        answer = self._commands.run("scontrol", "token", f"lifespan={LIFESPAN_S}", *whose)
+        if not answer.output.startswith(_PREFIX):
+            raise SlurmUnreachable("it prints no token", tried=answer.tried)
         return _checked(answer.output, of="the output of scontrol token")
 
 

@@ -70,7 +70,8 @@ def rights(door: RestDoor) -> Rights:
     if user == "root":
         return Rights(user=user, level=RightsLevel.FULL, how="root may do everything")
     try:
-        data = door.read(Request(method="GET", path=path_of("slurmdb", door.version(), "user", user)))
+        answer = door.send(Request(method="GET", path=path_of("slurmdb", door.version(), "user", user)))
+        data = rest_json.whole(answer, ignore=frozenset({rest_json.NOTHING_FOUND}))
         users = rest_json.entries(data, "users")
         level = [word for entry in users for word in values.words(entry, "administrator_level")]
     except (SlurmError, BadAnswer) as error:

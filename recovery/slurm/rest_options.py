@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from recovery.slurm.rest import RestClient
@@ -21,6 +22,10 @@ def why_not(options: Mapping[str, str]) -> str:
         return f"The option url won't do: {wrong}."
     if options.get("token") and options.get("token_file"):
         return "Give token or token_file, not both."
+    try:
+        shlex.split(options.get("prefix", ""))
+    except ValueError as error:  # a quote that is not closed
+        return f"Option prefix can't be split into words: {error}."
     return ""
 
 
@@ -28,8 +33,8 @@ def rest_client(options: Mapping[str, str], *, timeout_s: float) -> RestClient:
     """`url`: unix:/path or http(s)://host:port; `user`: the name beside the token, default what the token says;
     `token` or `token_file` (read again at each use); `ca_file`: whose certificates to trust with https.
 
-    Over TCP without either, tokens are made by `scontrol token` with the options `slurm_conf` and `bin_dir`; over a
-    unix socket without either none is sent, which rest_auth/local takes from the owner of slurmrestd.
+    Over TCP without either, tokens are made by `scontrol token`, with the options `slurm_conf`, `bin_dir` and `prefix`
+    of the commands; over a unix socket without either none is sent: rest_auth/local serves slurmrestd's own user.
     """
     http = RestHttp(options["url"], ca_file=options.get("ca_file", ""), timeout_s=timeout_s)
     return RestClient(http, token=_token(options, timeout_s), user=options.get("user", ""))
@@ -45,6 +50,7 @@ def _token(options: Mapping[str, str], timeout_s: float) -> TokenSource:
     return ScontrolToken(
         slurm_conf=options.get("slurm_conf", ""),
         bin_dir=options.get("bin_dir", ""),
+        prefix=options.get("prefix", ""),
         user=options.get("user", ""),
         timeout_s=timeout_s,
     )

@@ -125,7 +125,7 @@ def test_a_refused_token_is_made_anew_the_next_time(server: Server, tmp_path: Pa
     assert len(calls(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("script", ["echo 'error: auth/jwt is not configured' >&2; exit 1", "echo what", "true"])
+@pytest.mark.parametrize("script", ["echo 'no token for you' >&2; exit 1", "echo what", "true"])
 def test_scontrol_without_a_token_is_no_answer(server: Server, tmp_path: Path, script: str) -> None:
     scontrol(tmp_path, script)
     with pytest.raises(SlurmUnreachable, match="no token"):
@@ -168,6 +168,7 @@ def test_the_options_make_a_client(tmp_path: Path) -> None:
         ({"url": "unix:run/slurmrestd"}, "no absolute path"),
         ({"url": "http://slurm:6820", "token": "a", "token_file": "b"}, "not both"),
         ({"url": "http://slurm:6820", "acts_by": "pigeon"}, "only cli"),
+        ({"url": "http://slurm:6820", "prefix": "ssh 'login"}, "can't be split"),
         ({"url": "http://slurm:6820", "state_dir": "/x"}, "no option 'state_dir'"),
     ],
 )
