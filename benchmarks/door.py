@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.timing import timed
+from benchmarks.timing import Timing, timed
 from recovery.demo import lab_host
 from recovery.demo.lab import SlurmLab
 from recovery.slurm import cli_squeue
@@ -56,30 +56,44 @@ def _measured(lab: SlurmLab) -> dict[str, Any]:
 
 
 def _figures(lab: SlurmLab, client: CliClient, count: int) -> dict[str, Any]:
+    """Times as seen on a clock, and processor time, which other work on the machine changes less."""
     found = client.jobs()
     if len(found) != count:
         raise RuntimeError(f"{len(found)} jobs instead of {count}")
     controller = int((lab.root / "run" / "slurmctld.pid").read_text().split()[0])
-    bare = timed(lambda: _bare(lab), rounds=ROUNDS)
-    json = timed(lambda: _output(lab, "squeue", "--json"), rounds=ROUNDS)
+    bare, bare_cpu_s = _timed(lambda: _bare(lab))
+    json, json_cpu_s = _timed(lambda: _output(lab, "squeue", "--json"))
     before = _cpu_s(controller)
-    own = _own_cpu_s(client.jobs)
-    polled = timed(client.jobs, rounds=ROUNDS)
-    per_poll = (_cpu_s(controller) - before) / (ROUNDS + 1)
-    one = timed(lambda: client.job(found[count // 2].job_id), rounds=ROUNDS)
+    polled, polled_cpu_s = _timed(client.jobs)
+    controller_cpu_s = (_cpu_s(controller) - before) / ROUNDS
     mark = client.jobs_since("").mark
-    unchanged = timed(lambda: client.jobs_since(mark), rounds=ROUNDS)
+    unchanged, unchanged_cpu_s = _timed(lambda: client.jobs_since(mark))
+    one, _ = _timed(lambda: client.job(found[count // 2].job_id))
     return {
-        "jobs_ms": round(polled.seconds * 1000),
-        "jobs_times_command": round(polled.seconds / bare.seconds, 2),
-        "jobs_unchanged_ms": round(unchanged.seconds * 1000),
-        "job_ms": round(one.seconds * 1000, 1),
-        "command_ms": round(bare.seconds * 1000),
-        "command_json_ms": round(json.seconds * 1000),
-        "own_cpu_ms": round(own * 1000),
-        "slurmctld_cpu_ms": round(per_poll * 1000),
+        "jobs_ms": _ms(polled.seconds),
+        "jobs_cpu_ms": _ms(polled_cpu_s),
+        "jobs_cpu_times_command": round(polled_cpu_s / bare_cpu_s, 2),
+        "unchanged_ms": _ms(unchanged.seconds),
+        "unchanged_cpu_ms": _ms(unchanged_cpu_s),
+        "job_ms": _ms(one.seconds),
+        "command_ms": _ms(bare.seconds),
+        "command_cpu_ms": _ms(bare_cpu_s),
+        "command_json_ms": _ms(json.seconds),
+        "command_json_cpu_ms": _ms(json_cpu_s),
+        "slurmctld_cpu_ms": _ms(controller_cpu_s),
         "spread": round(polled.spread, 2),
     }
+
+
+def _timed(work: Callable[[], object]) -> tuple[Timing, float]:
+    """The middle round, and the processor seconds of a round on average: ours and those of the commands."""
+    before = _used_s()
+    timing = timed(work, rounds=ROUNDS)
+    return timing, (_used_s() - before) / ROUNDS
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 def _bare(lab: SlurmLab) -> None:
@@ -90,12 +104,6 @@ def _bare(lab: SlurmLab) -> None:
 
 def _output(lab: SlurmLab, *argv: str, **env: str) -> bytes:
     return subprocess.run(argv, env=lab.env | env, capture_output=True, check=True).stdout
-
-
-def _own_cpu_s(work: Callable[[], object]) -> float:
-    before = _used_s()
-    work()
-    return _used_s() - before
 
 
 def _used_s() -> float:

@@ -79,19 +79,21 @@ class CliClient(SlurmClient):
         return self.jobs_since("").jobs or []
 
     def jobs_since(self, mark: str) -> JobsPicture:
-        """The mark is a digest of the answer: squeue itself can't be asked for changes."""
-        found, now = self._squeue()
+        """The mark is a digest of the answers: squeue itself can't be asked for changes."""
+        found, digest = self._squeue()
         if not found:
             self._confirm_no_jobs()
-        if now == mark:
-            return JobsPicture(jobs=None, mark=mark)
-        return JobsPicture(jobs=self._records(found), mark=now)
+        reasons = self._reasons(found)
+        digest.update(repr(sorted(reasons.items())).encode())
+        now = digest.hexdigest()
+        return JobsPicture(jobs=None if now == mark else self._records(found, reasons), mark=now)
 
     def job(self, job_id: str) -> JobRecord:
         """One job costs a look at one job; of an array, at all its tasks."""
         check_job_id(job_id)
-        found, _ = self._squeue(f"--jobs={job_id}")
-        for record in self._records([row for row in found if row.job_id == job_id]):
+        listed, _ = self._squeue(f"--jobs={job_id}")
+        found = [row for row in listed if row.job_id == job_id]
+        for record in self._records(found, self._reasons(found)):
             return record
         raise JobNotFound("the controller knows no such job", tried=f"squeue --jobs={job_id}", permanent=True)
 
@@ -101,8 +103,7 @@ class CliClient(SlurmClient):
         if not job_ids:
             return {}
         answer = self._run("sacct", *sacct.arguments(job_ids, since=since))
-        found = _parsed(answer, lambda output: {job: sacct.parse_attempts(output, job) for job in job_ids})
-        return {job: attempts for job, attempts in found.items() if attempts}
+        return _parsed(answer, lambda output: sacct.attempts_by_job(output, job_ids))
 
     def nodes(self) -> list[NodeRecord]:
         # Releases after 22.05 answer in groups of alike nodes: --Node makes a group of each.
@@ -189,7 +190,7 @@ class CliClient(SlurmClient):
 
     # --- jobs, in steps ----------------------------------------------------------------------------------------------
 
-    def _squeue(self, *options: str) -> tuple[list[Row], str]:
+    def _squeue(self, *options: str) -> tuple[list[Row], hashlib._Hash]:
         """The jobs with their excluded nodes, and a digest of all that was said of them."""
         separator = cli_squeue.new_separator()
         hidden = (cli_squeue.FORMAT_VARIABLE, cli_squeue.format_of(separator))
@@ -201,12 +202,11 @@ class CliClient(SlurmClient):
             excluded = _parsed(beside, cli_squeue.excluded_nodes)
             digest.update(beside.output.encode(errors="replace"))
             found = cli_squeue.with_excluded(found, excluded)
-        return found, digest.hexdigest()
+        return found, digest
 
-    def _records(self, found: list[Row]) -> list[JobRecord]:
+    def _records(self, found: list[Row], reasons: dict[str, str]) -> list[JobRecord]:
         ending = cli_squeue.ending(found)[:MANY_ENDING]
         allocated = {row.raw_id: self._allocated(row) for row in ending}
-        reasons = self._reasons(cli_squeue.held_by_requeue(found))
         try:
             return [cli_squeue.record(row, allocated=allocated, reasons=reasons) for row in found]
         except BadAnswer as error:
@@ -220,13 +220,17 @@ class CliClient(SlurmClient):
             return ()
         return cli_scontrol.allocated_nodes(answer.output, row)
 
-    def _reasons(self, held: list[Row]) -> dict[str, str]:
-        """22.05 answers with all jobs whatever is asked, so nobody is asked where no job is held so."""
+    def _reasons(self, found: list[Row]) -> dict[str, str]:
+        """Why the jobs wait that a held requeue holds, by raw id.
+
+        22.05 answers with all jobs whatever is asked, so nobody is asked where no job is held so.
+        """
+        held = [row.raw_id for row in cli_squeue.held_by_requeue(found)]
         if not held:
             return {}
-        ids = ",".join(row.raw_id for row in held)
-        answer = self._run("squeue", "--json", "--all", "--local", "--states=all", f"--jobs={ids}")
-        return _parsed(answer, cli_json.reasons)
+        answer = self._run("squeue", "--json", "--all", "--local", "--states=all", f"--jobs={','.join(held)}")
+        reasons = _parsed(answer, cli_json.reasons)
+        return {raw_id: reasons[raw_id] for raw_id in held if raw_id in reasons}
 
     def _confirm_no_jobs(self) -> None:
         """No jobs at all is said by another command, too, or was not seen."""

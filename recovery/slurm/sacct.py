@@ -51,19 +51,28 @@ class _Row:
         return self.name.partition(".")[2]
 
 
-def parse_attempts(answer: str, job_id: str) -> list[AttemptRecord]:
-    """The attempts of exactly this job, oldest first, numbered from 0. Raises BadAnswer.
+def attempts_by_job(answer: str, job_ids: Sequence[str]) -> dict[str, list[AttemptRecord]]:
+    """The attempts of exactly these jobs, oldest first, numbered from 0; a job without any is left out.
 
-    Rows of other jobs (the tasks of an array, the components of a heterogeneous job) are left out. Numbers are only
-    right where the question reached back to the first submission. Slurm takes a lost node out of the attempt's nodes,
-    at times before accounting has written them down: a list seen while the attempt ran is the better one.
+    Raises BadAnswer. Rows of other jobs (the tasks of an array, the components of a heterogeneous job) don't count.
+    Numbers are only right where the question reached back to the first submission. Slurm takes a lost node out of the
+    attempt's nodes, at times before accounting has written them down: a list seen while the attempt ran is the better
+    one.
     """
-    rows = [_row(line) for line in answer.splitlines() if line]
-    attempts = sorted((row for row in rows if row.name == job_id), key=_submitted)
-    return [
-        _attempt(row, [step for step in rows if step.index == row.index and step.step], number)
-        for number, row in enumerate(attempts)
-    ]
+    attempts: dict[str, list[_Row]] = {job_id: [] for job_id in job_ids}
+    steps: dict[str, list[_Row]] = {}
+    for row in [_row(line) for line in answer.split("\n") if line]:
+        if row.step:
+            steps.setdefault(row.index, []).append(row)
+        elif row.name in attempts:
+            attempts[row.name].append(row)
+    return {
+        job_id: [
+            _attempt(row, steps.get(row.index, ()), number) for number, row in enumerate(sorted(found, key=_submitted))
+        ]
+        for job_id, found in attempts.items()
+        if found
+    }
 
 
 def _row(line: str) -> _Row:
@@ -72,8 +81,8 @@ def _row(line: str) -> _Row:
         raise BadAnswer(f"a row has {len(fields)} fields instead of {len(COLUMNS)}: {line[:200]!r}")
     index, name, state, submit, start, end, exit_text, nodes = fields
     code = _EXIT.fullmatch(exit_text or "0:0")  # 22.05: a batch step that was cancelled as it started has none
-    if code is None:
-        raise BadAnswer(f"{exit_text[:50]!r} is no exit code")
+    if not index or not name or code is None:
+        raise BadAnswer(f"a row has no name, or no exit code: {line[:200]!r}")
     return _Row(
         index=index,
         name=name,

@@ -102,15 +102,28 @@ def test_a_job_that_is_ending_and_gone_has_the_nodes_that_were_seen(slurm: FakeS
     assert slurm.client().job("12").nodes == ("gpu-02",)
 
 
-@pytest.mark.parametrize(("word", "reason"), [("JobHeldUser", HELD_BY_REQUEUE), ("JobHeldAdmin", "JobHeldAdmin")])
-def test_whose_hold_it_is_is_asked_for_in_json(slurm: FakeSlurm, word: str, reason: str) -> None:
+def hold_told_by_json(slurm: FakeSlurm, word: str) -> None:
     entry = {"job_id": 12, "state_reason": word, "state_description": "job requeued in held state"}
     slurm.prints(squeue_answer(HELD), "squeue")
     text = (slurm.folder / "squeue").read_text()
     answer = slurm.folder / "json"
     answer.write_text(json.dumps({"jobs": [entry], "errors": []}))
     slurm.answers(f'[ "$1" = --json ] && exec cat {answer}\n{text}', "squeue")
+
+
+@pytest.mark.parametrize(("word", "reason"), [("JobHeldUser", HELD_BY_REQUEUE), ("JobHeldAdmin", "JobHeldAdmin")])
+def test_whose_hold_it_is_is_asked_for_in_json(slurm: FakeSlurm, word: str, reason: str) -> None:
+    hold_told_by_json(slurm, word)
     assert slurm.client().job("12").state_reason == reason
+
+
+def test_somebodys_hold_on_top_is_news_although_the_text_is_the_same(slurm: FakeSlurm) -> None:
+    hold_told_by_json(slurm, "JobHeldUser")
+    mark = slurm.client().jobs_since("").mark
+    assert slurm.client().jobs_since(mark).jobs is None
+    hold_told_by_json(slurm, "JobHeldAdmin")
+    (job,) = slurm.client().jobs_since(mark).jobs or []
+    assert job.state_reason == "JobHeldAdmin"
 
 
 def test_a_release_without_excluded_nodes_in_its_list_is_asked_beside_it(slurm: FakeSlurm) -> None:

@@ -32,7 +32,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], object]]] = {
     "jobs_json": ("squeue.json", cli_json.parse_jobs),
     "reasons": ("squeue.json", cli_json.reasons),
     "nodes": ("sinfo.json", cli_json.parse_nodes),
-    "attempts": ("sacct_failed.txt", lambda text: sacct.parse_attempts(text, "2")),
+    "attempts": ("sacct_failed.txt", lambda text: sacct.attempts_by_job(text, ["2"])),
     "health": ("config.txt", lambda text: cli_scontrol.health(text, latency_s=0)),
     "partitions": ("partitions.txt", cli_scontrol.partitions),
     "reservations": ("reservations.txt", cli_scontrol.reservations),

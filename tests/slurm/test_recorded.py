@@ -33,7 +33,8 @@ class Recording:
         return dict(line.split() for line in self.read("jobs.txt").splitlines())[kind]
 
     def attempts(self, kind: str, suffix: str = "") -> list[AttemptRecord]:
-        return sacct.parse_attempts(self.read(f"sacct_{kind}.txt"), self.job_id(kind) + suffix)
+        job_id = self.job_id(kind) + suffix
+        return sacct.attempts_by_job(self.read(f"sacct_{kind}.txt"), [job_id]).get(job_id, [])
 
 
 @pytest.fixture(params=RELEASES)

@@ -7,7 +7,7 @@ import pytest
 from recovery.core.types import JobState
 from recovery.slurm.base import AttemptRecord
 from recovery.slurm.json_values import BadAnswer
-from recovery.slurm.sacct import COLUMNS, DELIMITER, parse_attempts
+from recovery.slurm.sacct import COLUMNS, DELIMITER, attempts_by_job
 
 SUBMIT, BEFORE, END = "2026-11-29T20:00:00", "2026-11-29T20:05:00", "2026-11-29T20:06:00"
 
@@ -19,7 +19,7 @@ def row(name: str, state: str, *, exit_text: str = "0:0", end: str = END, index:
 
 
 def attempt(*rows: str) -> AttemptRecord:
-    (found,) = parse_attempts("\n".join(rows) + "\n", "12")
+    (found,) = attempts_by_job("\n".join(rows) + "\n", ["12"])["12"]
     return found
 
 
@@ -59,7 +59,7 @@ def test_a_step_belongs_to_the_attempt_of_its_row_and_only_numbered_ones_count()
         row("12.0", "CANCELLED", exit_text="0:9", index=2, submit=later),
         row("12.1", "RUNNING", index=2, submit=later, end="Unknown"),
     ]
-    first, second = parse_attempts("\n".join(reversed(rows)), "12")
+    first, second = attempts_by_job("\n".join(reversed(rows)), ["12"])["12"]
     assert (first.number, first.step_exit_codes) == (0, (3,))
     assert (second.number, second.step_exit_codes, second.exit_code) == (1, (128 + 9,), None)
 
