@@ -87,10 +87,11 @@ def check_slurmrestd(answer: HttpAnswer) -> None:
 def whole(answer: HttpAnswer, *, ignore: frozenset[int] = frozenset()) -> dict[str, Any]:
     """The JSON object of an answer without errors; SlurmError otherwise. `ignore`: numbers that are none here."""
     data = _object(answer)
-    troubles = [trouble for trouble in _troubles(data) if trouble.number not in ignore]
+    found = list(_troubles(data))
+    troubles = [trouble for trouble in found if trouble.number not in ignore]
     if troubles:
         raise _error(troubles, answer)
-    if not 200 <= answer.status < 300:
+    if not found and not 200 <= answer.status < 300:
         raise SlurmUnreachable(f"it answers with status {answer.status} and no word", tried=answer.tried)
     return data
 
