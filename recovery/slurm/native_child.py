@@ -56,10 +56,15 @@ def texts(thing: Any, name: str) -> list[str]:
     return [str(value) for value in getattr(thing, name) or ()]
 
 
-def tres(resources: Any) -> str:
-    """The GPUs among trackable resources, in Slurm's own notation: "gres/gpu=8,gres/gpu:a100=8"."""
-    counted = resources.gres.items() if resources else ()
-    return ",".join(f"gres/{name}={int(gres.count)}" for name, gres in counted if name.partition(":")[0] == "gpu")
+def gpus_of(job: Any) -> dict[str, str]:
+    """The first of Slurm's own texts that counts GPUs, by its key: each costs pyslurm a lot to take apart."""
+    for key, name in (("tres_alloc_str", "allocated_tres"), ("tres_req_str", "requested_tres")):
+        resources = getattr(job, name)
+        counted = resources.gres.items() if resources else ()
+        found = ",".join(f"gres/{kind}={int(gres.count)}" for kind, gres in counted if kind.partition(":")[0] == "gpu")
+        if found:
+            return {key: found}
+    return {"tres_per_node": ",".join(f"{kind}:{count}" for kind, count in (job.gres_per_node or {}).items())}
 
 
 def gpu_count(configured: Mapping[str, Any]) -> int:
@@ -85,7 +90,7 @@ def describe_job(job: Any) -> dict[str, Any]:
         "het_job_id": job.heterogeneous_id or 0,
         "het_job_offset": component,
         "name": text(job, "name"),
-        "user_name": text(job, "user_name"),
+        "user_id": job.user_id,
         "account": text(job, "account"),
         "partition": text(job, "partition"),
         "qos": text(job, "qos"),
@@ -108,9 +113,7 @@ def describe_job(job: Any) -> dict[str, Any]:
         "batch_host": text(job, "batch_host"),
         "features": ",".join(texts(job, "constraints")),
         "resv_name": text(job, "reservation"),
-        "tres_alloc_str": tres(job.allocated_tres),
-        "tres_req_str": tres(job.requested_tres),
-        "tres_per_node": ",".join(f"{kind}:{count}" for kind, count in (job.gres_per_node or {}).items()),
+        **gpus_of(job),
         "time_limit": job.time_limit,
         "comment": text(job, "comment"),
         "admin_comment": text(job, "admin_comment"),

@@ -95,7 +95,7 @@ def test_the_next_question_gets_a_new_process(stage: Stage) -> None:
     stage.set(on={"Jobs.load": "crash"})
     with pytest.raises(SlurmUnreachable):
         client.jobs()
-    stage.set(jobs=[{"id": 7, "user_name": "ada"}])
+    stage.set(jobs=[{"id": 7}])
     assert [job.job_id for job in client.jobs()] == ["7"]
 
 
@@ -243,12 +243,12 @@ def test_a_component_is_not_requeued_alone(stage: Stage) -> None:
 
 
 def test_a_job_is_told_in_our_words(stage: Stage) -> None:
-    facts = {"id": 7, "user_name": "ada", "state": "RUNNING", "requeue_count": 2, "allocated_nodes": "n[1-2]"}
+    facts = {"id": 7, "user_id": 0, "state": "RUNNING", "requeue_count": 2, "allocated_nodes": "n[1-2]"}
     facts |= {"start_time": AT + 5, "time_limit": 90, "standard_output": "/ada/7.log", "working_directory": "/ada"}
     facts |= {"constraints": ["h100&ib"], "gres_per_node": {"gpu": 4}, "num_nodes": 2, "exit_code": 0}
     stage.set(jobs=[facts])
     job = stage.client().job("7")
-    assert (job.user, job.state, job.restart_count, job.nodes) == ("ada", JobState.RUNNING, 2, ("n1", "n2"))
+    assert (job.user, job.state, job.restart_count, job.nodes) == ("root", JobState.RUNNING, 2, ("n1", "n2"))
     assert (job.submitted_at, job.time_limit_s) == (datetime.fromtimestamp(AT, UTC), 5400)
     assert (job.stdout, job.stderr, job.work_dir, job.gpus) == ("/ada/7.log", "", "/ada", 8)
 
