@@ -18,6 +18,7 @@ from recovery.pipeline.transition import LostRace, advance
 from recovery.selectors import current_policy
 
 OLD_NEWS = timedelta(minutes=15)  # a failure older than this is not acted on by policy alone: somebody may have
+AFTER_SILENCE = timedelta(minutes=10)  # so long a question stays open at least when Slurm answers again
 ACTION_TIME = timedelta(minutes=5)  # by when an action must be seen to have converged
 
 
@@ -146,9 +147,18 @@ def reject(recommendation_id: int, *, shown_hash: str, actor: Actor, reason: str
     return _decide(recommendation, DecisionKind.REJECT, actor=actor, reason=reason.strip(), now=now)
 
 
-def expire(incident: Incident, recommendation: Recommendation, *, now: datetime) -> None:
-    """Nobody decided in time: nothing is done, and the case is watched."""
-    _decide(recommendation, DecisionKind.EXPIRE, actor=SYSTEM, reason="Nobody decided in time.", now=now)
+def keep_open_or_expire(incident: Incident, recommendation: Recommendation, *, now: datetime) -> None:
+    """Nobody decided in time: nothing is done, and the case is watched.
+
+    On a stale picture nobody can decide, so no question runs out meanwhile, nor right when Slurm answers again.
+    """
+    until = now + AFTER_SILENCE
+    if incident.attempt.job.cluster.is_stale(now):
+        if recommendation.expires_at < until:
+            Recommendation.objects.filter(pk=recommendation.pk).update(expires_at=until)
+            Incident.objects.filter(pk=incident.pk).update(deadline_at=until)
+    elif recommendation.expires_at <= now:
+        _decide(recommendation, DecisionKind.EXPIRE, actor=SYSTEM, reason="Nobody decided in time.", now=now)
 
 
 def _open_question(recommendation_id: int, shown: str, *, now: datetime) -> Recommendation:

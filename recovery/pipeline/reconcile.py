@@ -245,8 +245,8 @@ def _watch_decision(incident: Incident, *, now: datetime) -> None:
     policy = current_policy()
     if not decided and policy is not None and recommendation.policy_id != policy.pk:
         advance(incident, IncidentState.DETECTED, now=now, why=f"Policy {policy} holds now.", deadline_at=None)
-    elif incident.state == IncidentState.AWAITING_DECISION and not decided and recommendation.expires_at <= now:
-        decide.expire(incident, recommendation, now=now)
+    elif incident.state == IncidentState.AWAITING_DECISION and not decided:
+        decide.keep_open_or_expire(incident, recommendation, now=now)
 
 
 def _with_lease(model: type[Row], pk: int, look: Callable[[Row], datetime | None], *, clock: Clock) -> None:
