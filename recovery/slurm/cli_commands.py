@@ -108,11 +108,11 @@ class Commands:
         """
         self._check_conf(argv)
         become = ["runuser", "-u", as_user, "--"] if as_user else []
-        words = [*become, *self._found(argv)]
+        words = self._found(argv)
         if self._prefix:
-            return self._run_elsewhere(["env", "-i", *_assigned(self._conf), *words], given)
-        words = [shutil.which(word, path=self._env["PATH"]) or word if word in words[:1] else word for word in words]
-        return _checked(command.run(words, env=self._conf, timeout_s=self._timeout_s, given=given))
+            return self._run_elsewhere(["env", "-i", *_assigned(self._conf), *become, *words], given)
+        whole = [*self._located(become), *self._located(words)]  # nobody looks for them without a PATH
+        return _checked(command.run(whole, env=self._conf, timeout_s=self._timeout_s, given=given))
 
     def _run_elsewhere(self, words: Sequence[str], given: Input) -> Answer:
         argv = [*self._prefix, *map(shlex.quote, words)]
@@ -124,6 +124,9 @@ class Commands:
 
     def _found(self, argv: Sequence[str]) -> list[str]:
         return [str(Path(self._bin_dir) / argv[0]) if self._bin_dir else argv[0], *argv[1:]]
+
+    def _located(self, words: list[str]) -> list[str]:
+        return [*(shutil.which(word, path=self._env["PATH"]) or word for word in words[:1]), *words[1:]]
 
     def _check_conf(self, argv: Sequence[str]) -> None:
         """Without the file the commands would look for it for a minute."""
