@@ -354,9 +354,12 @@ def _user(row: Row) -> str:
 
 
 def _outputs(row: Row, *, user: str, nodes: tuple[str, ...]) -> tuple[str, str]:
-    """Paths of stdout and stderr; "" for a stderr that goes where stdout goes, and where there is no single file."""
+    """Paths of stdout and stderr; "" for a stderr that goes where stdout goes, and where there is no single file.
+
+    Of a batch job that could not be launched at once BatchFlag counts the tries: 2, 3, ….
+    """
     in_array = row.array_task not in _NOTHING
-    if row.batch != "1" or (in_array and not row.task):
+    if row.batch == "0" or (in_array and not row.task):
         return "", ""
     facts = PathFacts(
         raw_id=int(row.raw_id),

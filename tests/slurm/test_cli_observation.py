@@ -79,6 +79,12 @@ def test_a_job_is_read_whole(slurm: FakeSlurm) -> None:
     assert (job.stdout, job.stderr, job.comment, job.qos) == ("/home/ada/slurm-12.out", "", "", "normal")
 
 
+def test_only_an_interactive_job_has_no_file(slurm: FakeSlurm) -> None:
+    tried_again = JOB._replace(raw_id="13", batch="2")
+    slurm.prints(squeue_answer(JOB._replace(batch="0"), tried_again))
+    assert [job.stdout for job in slurm.client().jobs()] == ["", "/home/ada/slurm-13.out"]
+
+
 def test_the_same_answer_is_no_news_whatever_its_separator(slurm: FakeSlurm) -> None:
     slurm.prints(squeue_answer(JOB))
     first = slurm.client().jobs_since("")
