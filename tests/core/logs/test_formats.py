@@ -125,8 +125,8 @@ def test_a_line_of_any_length_is_read(text: str, length: int) -> None:
     assert len(read(lines)) < 20
 
 
-def test_a_loss_that_waits_for_a_bar_is_dropped_when_a_newer_one_brings_its_own() -> None:
-    info, upon = "  Total optimization steps = 1,000", "\r 5%|█| 50/1000 [00:01<00:10,  3.80s/it]\r   \r"
-    waits, newer = "{'loss': 5.8, 'epoch': 0.1}", "{'loss': 2.0, 'epoch': 0.2}"
-    signals = read(numbered([info, waits, upon + newer, " 6%|█| 60/1000 [00:01<00:10,  3.80s/it]"]))
-    assert [(s.step, s.loss) for s in signals] == [(50, 2.0), (60, None)]
+def test_losses_that_come_from_another_file_than_the_bar_are_not_piled_on_one_step() -> None:
+    info, bar = "  Total optimization steps = 1,000", " 5%|█| 50/1000 [00:01<00:10,  3.80s/it]"
+    losses = [f"{{'loss': {n}, 'epoch': 0.1}}" for n in (5.8, 5.7, 5.6)]
+    signals = read(numbered([info, bar, *losses]))
+    assert [(s.step, s.loss) for s in signals] == [(50, None), (50, 5.8)]

@@ -5,10 +5,10 @@ prints. Measured values are a dict (newer releases quote its numbers); the step 
 saves, loads and evaluations are logged at level INFO, which has to be switched on.
 
 Traps: the bar has no name, and an evaluation's or a data set's bar looks the same. It is believed to be the training's
-if its total is that of `Total optimization steps`, or if a dict with a loss was printed upon it (the same line), or
-twice after it while it was not full. Epochs are no steps. A NaN loss is printed as the mean of the others unless
-`logging_nan_inf_filter` is off. Nothing says that a save is done. A resumed run's bar starts at 0 before it jumps to
-the step that was restored, so 0 is none.
+if its total is that of `Total optimization steps`, or if a dict with a loss was printed upon it or after it while it was
+not full. Epochs are no steps. A NaN loss is printed as the mean of the others unless `logging_nan_inf_filter` is off.
+Nothing says that a save is done. A resumed run's bar starts at 0 before it jumps to the step that was restored, so 0 is
+none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ _TABLE = (
     ),
     Says(S.FINISHED, "huggingface.completed", "Training completed. Do not forget to share your model"),
 )  # fmt: skip
-_UPON = 2  # dicts that must follow a bar before it is taken for the training's
 
 
 class _HuggingFace:
@@ -50,10 +49,11 @@ class _HuggingFace:
 
     def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         text = line.text
-        if bar := bar_of(text):
-            return _bar(bar, memory) if not bar.what else ()
+        bar = bar_of(text)
         if "{" in text and ("'epoch': " in text or '"epoch": ' in text):
-            return _dict(text, bar_of(line.before), memory)
+            return _dict(text, bar or bar_of(line.before), memory)
+        if bar is not None:
+            return _bar(bar, memory) if not bar.what else ()
         if found := _TOTAL.search(text):
             memory["total"] = step_of(found[1].replace(",", ""))
         elif found := _LOADING.search(text):
@@ -69,39 +69,35 @@ class _HuggingFace:
 
 
 def _bar(bar: Bar, memory: Memory) -> Sequence[Mark]:
-    memory["bar"] = [bar.step, bar.total]
-    if bar.total != memory.get("total") or bar.step == 0:
+    if bar.step == 0:
         return ()
-    return (_progress(bar, memory.pop("loss", None), memory.pop("tokens", None)),)
+    memory["bar"] = [bar.step, bar.total, bar.seconds_each]
+    return (_progress(bar, None, None),) if bar.total == memory.get("total") else ()
 
 
 def _dict(text: str, upon: Bar | None, memory: Memory) -> Sequence[Mark]:
     if "'train_runtime': " in text:
         return (Mark(kind=S.FINISHED, rule="huggingface.trained", all_ranks=True),)
     if "'eval_runtime': " in text:
+        memory.pop("bar", None)
         return (Mark(kind=S.EVAL_FINISHED, rule="huggingface.evaluated", all_ranks=True),)
     found = _LOSS.search(text)
-    if found is None:
+    bar = _last_bar(upon, memory) if found else None
+    if found is None or bar is None:
         return ()
+    memory["total"] = bar.total
     tokens = _TOKENS.search(text)
-    loss, seen = number(found[1]), number(tokens[1]) if tokens else None
-    if upon is not None and not upon.what:
-        memory.update(total=upon.total, bar=[upon.step, upon.total])
-        memory.update(loss=None, tokens=None)  # an older one is out of date
-        return (_progress(upon, loss, seen),)
-    memory.update(loss=loss, tokens=seen)  # for the next state of the bar
-    _guess(memory)
-    return ()
+    return (_progress(bar, number(found[1]), number(tokens[1]) if tokens else None),)
 
 
-def _guess(memory: Memory) -> None:
-    """Which bar is the training's, where no line tells: losses are printed while it is the last one and not full."""
-    step, total = memory.get("bar", [0, 0])
-    if step >= total or "total" in memory:
-        return
-    seen = memory["upon"] = [total, 1 + (memory["upon"][1] if memory.get("upon", [None])[0] == total else 0)]
-    if seen[1] >= _UPON:
-        memory["total"] = total
+def _last_bar(upon: Bar | None, memory: Memory) -> Bar | None:
+    """The bar to which a dict belongs: that upon which it is printed, else the one before it, once and if not full."""
+    step, total, seconds_each = memory.pop("bar", [0, 0, None])
+    if upon is not None and not upon.what and upon.step:
+        return upon
+    if not 0 < step < total or total != memory.get("total", total):
+        return None
+    return Bar(what="", step=step, total=total, seconds_each=seconds_each, rest="")
 
 
 def _progress(bar: Bar, loss: float | None, tokens: float | None) -> Mark:

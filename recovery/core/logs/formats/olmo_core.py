@@ -18,8 +18,8 @@ from recovery.core.logs.lines import CleanLine
 from recovery.core.logs.marks import Format, Mark, Memory, step_of
 from recovery.core.types import SignalKind as S
 
-_HEAD = re.compile(r"\[step=([0-9]{1,10})/(?:[0-9]{1,12}|\?\?\?),epoch=[0-9]{1,6}(,eta=[^\]]{1,60})?\]$")
-_VALUE = re.compile(r" {2,8}([A-Za-z][^=]{0,100})=(\S{1,40})$")
+_HEAD = re.compile(r"\[step=([0-9]{1,10})/(?:[0-9]{1,12}|\?\?\?),epoch=[0-9]{1,6}(,eta=[^\]]{1,60})?\](?: +\S{1,60})?$")
+_VALUE = re.compile(r" {2,60}([A-Za-z][^=]{0,100})=(\S{1,40})$")
 _LOADING = re.compile(r"Loading checkpoint from '([^']{1,400})'\.\.\.")
 _RESUMES = re.compile(r"Will resume training from step ([0-9]{1,10}),")
 _USES = {
