@@ -138,6 +138,8 @@ def time_of(text: str, *, utc_offset: timedelta) -> datetime | None:
         return None
     try:
         local = datetime.fromisoformat(found[1])
+        if found[2] is None and not utc_offset:
+            return local.replace(tzinfo=UTC)
         return local.replace(tzinfo=_zone(found[2], utc_offset)).astimezone(UTC)
     except (ValueError, OverflowError):  # 2026-13-45, or a year that no clock can hold
         return None

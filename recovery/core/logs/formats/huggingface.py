@@ -5,10 +5,10 @@ prints. Measured values are a dict (newer releases quote its numbers); the step 
 saves, loads and evaluations are logged at level INFO, which has to be switched on.
 
 Traps: the bar has no name, and an evaluation's or a data set's bar looks the same. It is believed to be the training's
-if its total is that of `Total optimization steps`, or if a dict with a loss was printed upon it or after it while it was
-not full. Epochs are no steps. A NaN loss is printed as the mean of the others unless `logging_nan_inf_filter` is off.
-Nothing says that a save is done. A resumed run's bar starts at 0 before it jumps to the step that was restored, so 0 is
-none.
+if its total is that of `Total optimization steps`, or if a dict with a loss was printed upon it or after it while it
+was not full. Epochs are no steps. A NaN loss is printed as the mean of the others unless `logging_nan_inf_filter` is
+off. Nothing says that a save is done. A resumed run's bar starts at 0 before it jumps to the step that was restored, so
+0 is none.
 """
 
 from __future__ import annotations
