@@ -146,13 +146,24 @@ def _job_id(entry: Mapping[str, Any], raw_id: int) -> str:
     The tasks of an array that were never started share one record, whose id is the array's own, "4711"; each gets a
     record of its own, "4711_3", when it starts.
     """
-    array_id, task = values.number(entry, "array_job_id"), values.number(entry, "array_task_id")
+    array_id, task = values.number(entry, "array_job_id"), _array_task(entry)
     if array_id and task is not None:
         return f"{array_id}_{task}"
     het_id = values.number(entry, "het_job_id")
     if het_id:
         return f"{het_id}+{values.number(entry, 'het_job_offset') or 0}"
     return str(raw_id)
+
+
+def _array_task(entry: Mapping[str, Any]) -> int | None:
+    """The number of a task; None for what is none, and for several that wait together ("3-9").
+
+    The last one that waits may have its number in the list alone.
+    """
+    task, waiting = values.number(entry, "array_task_id"), entry.get("array_task_string")
+    if task is None and isinstance(waiting, str) and waiting.isascii() and waiting.isdigit() and len(waiting) < 10:
+        return int(waiting)
+    return task
 
 
 def _exit(entry: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -175,7 +186,7 @@ def _time_limit(entry: Mapping[str, Any]) -> float | None:
 
 def _outputs(entry: Mapping[str, Any], *, raw_id: int, user: str, nodes: tuple[str, ...]) -> tuple[str, str]:
     """Paths of stdout and stderr; "" for a stderr that goes where stdout goes, and where there is no single file."""
-    array_id, task = values.number(entry, "array_job_id") or 0, values.number(entry, "array_task_id")
+    array_id, task = values.number(entry, "array_job_id") or 0, _array_task(entry)
     no_single_file = array_id and task is None
     if no_single_file or not values.flag(entry, "batch_flag"):
         return "", ""

@@ -376,7 +376,12 @@ def _outputs(row: Row, *, user: str, nodes: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _path(written: str, facts: PathFacts) -> str:
-    """A file of the job. 22.05 gives the default with its numbers filled in: a folder's % is no pattern there."""
+    """A file of the job.
+
+    For one that names none 22.05 makes up a name with the number of the job's record, which of an array's task is not
+    the file that is written.
+    """
     pattern = _text(written)
-    name = f"slurm-{facts.array_id}_{facts.array_task}.out" if facts.array_id else f"slurm-{facts.raw_id}.out"
-    return pattern if pattern == f"{facts.work_dir}/{name}" else job_paths.expand(pattern, facts)
+    if pattern == f"{facts.work_dir}/slurm-{facts.raw_id}.out":
+        pattern = job_paths.default_pattern(facts)
+    return job_paths.expand(pattern, facts)

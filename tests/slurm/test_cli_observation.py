@@ -85,6 +85,13 @@ def test_only_an_interactive_job_has_no_file(slurm: FakeSlurm) -> None:
     assert [job.stdout for job in slurm.client().jobs()] == ["", "/home/ada/slurm-13.out"]
 
 
+def test_a_task_that_names_no_file_writes_to_the_one_of_its_array(slurm: FakeSlurm) -> None:
+    task = JOB._replace(raw_id="18", array_id="17", array_task="5", stdout="/home/ada/slurm-18.out")
+    slurm.prints(squeue_answer(task))
+    (job,) = slurm.client().jobs()
+    assert (job.job_id, job.stdout, job.stderr) == ("17_5", "/home/ada/slurm-17_5.out", "")
+
+
 def test_the_same_answer_is_no_news_whatever_its_separator(slurm: FakeSlurm) -> None:
     slurm.prints(squeue_answer(JOB))
     first = slurm.client().jobs_since("")

@@ -204,6 +204,7 @@ def test_ids_are_written_as_slurm_writes_them() -> None:
     assert parse(JOB_22_05).job_id == "12"
     assert parse(JOB_22_05, array_job_id=10, array_task_id=0).job_id == "10_0"
     assert parse(JOB_22_05, array_job_id=12, array_task_id=None, array_task_string="3-9").job_id == "12"
+    assert parse(JOB_22_05, array_job_id=12, array_task_id=None, array_task_string="3").job_id == "12_3"
     assert parse(JOB_26_05, array_job_id=number(10), array_task_id=number(0)).job_id == "10_0"
     assert parse(JOB_22_05, het_job_id=11, het_job_offset=1).job_id == "11+1"
 
