@@ -19,7 +19,7 @@ LATER = st.integers(0, 10_000_000_000).map(lambda us: NOW + us * MICROSECOND)
 KNOWN = int((NOW - moment(0)).total_seconds()) - 1  # all of such a history lies before NOW
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(histories())
 @example(History())
 @example(History(attempts=(attempt(0, 0, 1, 1), attempt(0, 0, 1, 1, job=2))))
@@ -31,9 +31,10 @@ def test_the_categories_sum_to_the_wall_time_exactly(history: History) -> None:
         assert totals_of(ledger).wall_us == wall // MICROSECOND
 
 
-@settings(max_examples=150, deadline=None)
-@given(histories(), st.randoms(use_true_random=False))
-def test_order_and_repetition_of_what_is_known_change_nothing(history: History, chance: random.Random) -> None:
+@settings(max_examples=100, deadline=None)
+@given(histories(), st.integers(0, 1000))
+def test_order_and_repetition_of_what_is_known_change_nothing(history: History, seed: int) -> None:
+    chance = random.Random(seed)
     fields: dict[str, Any] = {}
     for name in KINDS:
         values = [*getattr(history, name), *getattr(history, name)]
@@ -42,7 +43,7 @@ def test_order_and_repetition_of_what_is_known_change_nothing(history: History, 
     assert keep_ledger(replace(history, **fields), now=NOW) == keep_ledger(history, now=NOW)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(histories(latest=KNOWN), LATER)
 def test_a_quiet_moment_adds_that_moment_only(history: History, later: datetime) -> None:
     ledger = keep_ledger(history, now=NOW)
@@ -77,7 +78,7 @@ def test_what_is_dated_later_changes_nothing_now(history: History) -> None:
     assert keep_ledger(replace(history, **known), now=NOW) == keep_ledger(history, now=NOW)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(histories(), st.integers(0, LATEST))
 def test_gpus_are_those_of_the_attempts_that_run(history: History, second: int) -> None:
     """Told again from the attempts alone, where they don't contradict each other."""

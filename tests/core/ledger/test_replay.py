@@ -50,7 +50,7 @@ def test_marks_beyond_the_attempt_count_at_its_edge() -> None:
     assert replayed([(-4, K.PROGRESS), (30, K.FINISHED)]) == [("training", 0, 20)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 19), st.sampled_from(SignalKind)), max_size=12, unique_by=lambda mark: mark[0])
 )

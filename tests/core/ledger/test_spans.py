@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery.core.ledger.entries import Category
@@ -19,6 +19,7 @@ CLAIMS = st.lists(
 )
 
 
+@settings(max_examples=60, deadline=None)
 @given(CLAIMS)
 def test_every_moment_goes_to_the_claim_of_least_rank(claims: list[Claim[Category]]) -> None:
     pieces = flatten(claims, 0, END)
@@ -32,6 +33,7 @@ def test_every_moment_goes_to_the_claim_of_least_rank(claims: list[Claim[Categor
         assert told[moment] == (winner.label, sum(c.gpus for c in holding))
 
 
+@settings(max_examples=60, deadline=None)
 @given(CLAIMS)
 def test_pieces_are_in_order_and_none_repeats_its_neighbour(claims: list[Claim[Category]]) -> None:
     pieces = flatten(claims, 0, END)
@@ -41,6 +43,7 @@ def test_pieces_are_in_order_and_none_repeats_its_neighbour(claims: list[Claim[C
         assert before.end < after.start or (before.label, before.gpus) != (after.label, after.gpus)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.integers(-(10**15), 10**16))
 def test_a_moment_survives_the_way_to_microseconds_and_back(us: int) -> None:
     assert to_us(to_datetime(us)) == us
