@@ -79,7 +79,9 @@ def _due_in_pause(facts: AttemptFacts, limits: Limits) -> Due | None:
     if since is None:
         return None
     what = {Phase.SAVING: "saving a checkpoint", Phase.EVALUATING: "an evaluation"}.get(facts.phase, "its end")
-    return Due(since=since, limit_s=limits.saving_s, sentence=f"{what} may take {duration(limits.saving_s)}")
+    longest = limits.hang_longest * max(_own_intervals(facts, limits), default=0.0)  # one like it may lie within
+    limit = max(limits.saving_s, min(longest, limits.hang_ceiling_s))
+    return Due(since=since, limit_s=limit, sentence=f"{what} may take {duration(limit)}")
 
 
 def _due_in_training(facts: AttemptFacts, limits: Limits, since: datetime) -> Due:

@@ -151,6 +151,14 @@ def test_a_pause_with_a_name_has_its_own_limit(phase: Phase) -> None:
     assert hangs(replace(facts, now=at(810 + 910), seen_at=at(810 + 910)))
 
 
+def test_an_evaluation_may_take_as_long_as_one_that_it_survived() -> None:
+    reports = samples(20, every_s=40)
+    late = [replace(s, at=at((s.at - at(0)).total_seconds() + 1000)) for s in reports[10:]]  # one of 1040 s
+    facts = attempt(samples=[*reports[:10], *late], phase=Phase.EVALUATING, phase_since=at(1800), now_s=1800 + 1500)
+    assert not hangs(facts)
+    assert hangs(replace(facts, now=at(1800 + 1600), seen_at=at(1800 + 1600)))
+
+
 def test_progress_beside_an_asynchronous_save_counts() -> None:
     facts = attempt(samples=STEADY, phase=Phase.SAVING, phase_since=at(10), now_s=950)
     assert not hangs(facts)
