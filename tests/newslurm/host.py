@@ -65,11 +65,15 @@ def _build_obstacle() -> Obstacle | None:
 
 def mirror() -> str:
     """The mirror that this machine's own Debian comes from; "" where it has none."""
-    release = os.environ.get("VERSION_CODENAME") or _os_release().get("VERSION_CODENAME", "")
     asked = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"]
     answer = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60).stdout
-    targets = (line.split() for line in answer.splitlines())
-    found = (target[0] for target in targets if target[1:] == [release, "main"] and target[0].startswith("http"))
+    return mirror_of(answer, _os_release().get("VERSION_CODENAME", ""))
+
+
+def mirror_of(targets: str, release: str) -> str:
+    """The place of this release's main archive, among lines of place, release and component."""
+    lines = (line.split() for line in targets.splitlines())
+    found = (line[0] for line in lines if line[1:] == [release, "main"] and line[0].startswith("http"))
     return next(found, "").rstrip("/")
 
 
@@ -79,17 +83,22 @@ def _os_release() -> dict[str, str]:
 
 
 def pip_settings() -> dict[str, str]:
-    """How pip reaches an index from here, as variables: places on this machine's disk are left out."""
+    """How pip reaches an index from here, as variables for the chroot."""
     asked = [sys.executable, "-m", "pip", "config", "list"]
-    lines = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60).stdout.splitlines()
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60).stdout
+    fixed = {"PIP_CERT": _CERTIFICATES, "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return pip_settings_of(answer) | fixed
+
+
+def pip_settings_of(config: str) -> dict[str, str]:
+    """Out of `pip config list`. Places on this machine's disk are left out: they are not in the chroot."""
     settings: dict[str, str] = {}
-    for line in lines:
-        name, _, value = line.partition("=")
+    for name, _, value in (line.partition("=") for line in config.splitlines()):
         option = name.rpartition(".")[2]
-        places = [place for place in value.strip("'\"").replace("\\n", " ").split() if not place.startswith("file:")]
-        if option in _PIP_OPTIONS and places:
-            settings["PIP_" + option.upper().replace("-", "_")] = " ".join(places)
-    return settings | {"PIP_CERT": _CERTIFICATES, "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        words = [word for word in value.strip("'\"").replace("\\n", " ").split() if not word.startswith(("file:", "/"))]
+        if option in _PIP_OPTIONS and words:
+            settings["PIP_" + option.upper().replace("-", "_")] = " ".join(words)
+    return settings
 
 
 def certificates() -> Path | None:
