@@ -71,7 +71,7 @@ Try = Callable[[], Outcome]
 def examine_calls(cluster: Cluster, client: SlurmClient, *, clock: Callable[[], datetime]) -> Iterator[Result]:
     """One result for whom we are, and one per operation."""
     begun = clock()
-    rights, known = _rights(client)
+    rights, known = _rights(client, is_real=cluster.backend != "simulator")
     yield _result("who we are", known, at=clock())
     tries = _tries(cluster, client, rights, now=begun)
     for operation in Operation:
@@ -91,7 +91,7 @@ def _result(what: str, outcome: Outcome, *, at: datetime) -> Result:
     )
 
 
-def _rights(client: SlurmClient) -> tuple[Rights, Outcome]:
+def _rights(client: SlurmClient, *, is_real: bool) -> tuple[Rights, Outcome]:
     try:
         rights = client.rights()
     except SlurmError as error:
@@ -103,7 +103,8 @@ def _rights(client: SlurmClient) -> tuple[Rights, Outcome]:
         return rights, Outcome(detail=who, state=State.ATTENTION, remedy=_become("operator", rights))
     if rights.level is RightsLevel.UNKNOWN:
         return rights, Outcome(detail=who, state=State.NOT_TRIED, remedy=f"What each call needs: {GUIDE}.")
-    return rights, Outcome(detail=who, state=State.GOOD)
+    too_much = f"More than it needs: an operator is enough, {GUIDE}." if rights.user == "root" and is_real else ""
+    return rights, Outcome(detail=who, state=State.GOOD, remedy=too_much)
 
 
 LEVELS = {
@@ -131,7 +132,8 @@ def by_rights(operation: Operation, rights: Rights) -> Outcome:
     if rights.level is RightsLevel.FULL or (rights.level is RightsLevel.OPERATOR and not needs_administrator):
         return Outcome(detail="not tried; by rights it works", state=State.NOT_TRIED)
     if needs_administrator:
-        detail, level = "not tried; by rights it is refused: administrators alone may", "administrator"
+        detail = "not tried; by rights it is refused: administrators alone may (no recovery needs it)"
+        level = "administrator"
     else:
         detail = f"not tried; by rights only for jobs of {rights.user}, and of accounts that it coordinates"
         level = "operator"
@@ -234,7 +236,7 @@ def _try_a_node(client: SlurmClient, rights: Rights) -> Outcome:
         client.resume_node(NO_NODE)
     except SlurmRefused as error:
         if _says(error, DENIED):
-            detail = "tried on a node that doesn't exist: refused, administrators alone may"
+            detail = "tried on a node that doesn't exist: refused, administrators alone may (no recovery needs it)"
             return Outcome(detail=detail, state=State.ATTENTION, remedy=_become("administrator", rights))
         if _says(error, NO_SUCH_NODE):
             return Outcome(detail="tried on a node that doesn't exist: we may", state=State.GOOD)

@@ -17,7 +17,7 @@ from recovery.models import Cluster, Examination
 from recovery.slurm.base import RightsLevel
 from tests.dashboard.conftest import text_of
 from tests.factories import ago, make_cluster, make_examination, make_job, make_node, make_run
-from tests.workshop.test_doctor import Scripted
+from tests.workshop.scripted import Scripted
 
 pytestmark = pytest.mark.django_db
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from pytest_django import Settings
 from recovery.celery import app
 from recovery.core.types import JobState
 from recovery.doctor import Result, State, examine_cluster, installation, scheduler
-from recovery.doctor.calls import NO_NODE, WORDS, examine_calls
+from recovery.doctor.calls import WORDS
 from recovery.doctor.job_files import examine_files
 from recovery.management.commands import doctor
 from recovery.models import Cluster
@@ -25,48 +25,19 @@ from recovery.slurm.base import (
     YES,
     Can,
     Health,
-    NotSupported,
     Operation,
-    Rights,
-    RightsLevel,
-    SlurmRefused,
     SlurmUnreachable,
 )
 from recovery.slurm.registry import BadOptions
 from tests.factories import ago, make_attempt, make_cluster, make_job, make_run
 from tests.pipeline.fake_slurm import FakeSlurm, no_answer
+from tests.workshop.scripted import Scripted, by_what
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HEALTH = Health(
     release="22.05.8", accounting=True, requeue_delay_s=6, latency_s=0.02, min_job_age_s=300,
     store_flags=("job_comment", "job_script"), controller_time=NOW,
 )  # fmt: skip
-
-
-class Scripted(FakeSlurm):
-    """The scripted controller, with rights of the test's choosing and Slurm's words for a node that is not there."""
-
-    def __init__(self, level: RightsLevel = RightsLevel.FULL, *, user: str = "desk") -> None:
-        super().__init__(lambda: datetime.now(UTC))
-        self.level, self.user = level, user
-        self.node_answer = "Invalid node name specified" if level is RightsLevel.FULL else "Invalid user id"
-
-    def rights(self) -> Rights:
-        return Rights(user=self.user, level=self.level, how="scripted")
-
-    def resume_node(self, name: str) -> None:
-        assert name == NO_NODE
-        if Operation.RESUME_NODE in self.denied:
-            raise NotSupported("no such call", tried="resume", permanent=True)
-        raise SlurmRefused(self.node_answer, tried="scontrol update", permanent=True)
-
-
-def by_what(results: Sequence[Result]) -> dict[str, Result]:
-    return {result.what: result for result in results}
-
-
-def calls_of(cluster: Cluster, client: FakeSlurm) -> dict[str, Result]:
-    return by_what(list(examine_calls(cluster, client, clock=lambda: datetime.now(UTC))))
 
 
 def examined(cluster: Cluster, client: FakeSlurm) -> dict[str, Result]:
@@ -198,134 +169,6 @@ def test_a_requeue_delay_that_is_only_assumed_says_so() -> None:
     result = scheduler.requeue_delay(replace(HEALTH, requeue_delay_s=121, min_job_age_s=None), at=NOW)
     assert result.state is State.NOT_TRIED
     assert "default" in result.detail
-
-
-# --- calls as this user
-
-
-@pytest.mark.django_db
-def test_an_examination_changes_nothing() -> None:
-    cluster = make_cluster(seen_at=ago(900))
-    make_job(run=make_run(cluster=cluster), job_id="1")
-    client = Scripted()
-    client.enter("1")
-    client.scripts["1"] = "#!/bin/sh\n"
-    before = (dict(client.table), dict(client.node_table))
-    examined(cluster, client)
-    assert client.calls == []
-    assert (client.table, client.node_table) == before
-
-
-@pytest.mark.django_db
-def test_reads_are_tried_and_writes_on_jobs_are_said_by_rights() -> None:
-    cluster = make_cluster(seen_at=ago(900))
-    make_job(run=make_run(cluster=cluster, user="ada"), job_id="1")
-    client = Scripted(RightsLevel.OPERATOR)
-    client.accounting = True
-    client.enter("1")
-    client.scripts["1"] = "#!/bin/sh\n"
-    found = calls_of(cluster, client)
-    reads = [operation for operation in Operation if not operation.is_write]
-    assert {found[WORDS[operation]].state for operation in reads} == {State.GOOD}
-    assert found[WORDS[Operation.BATCH_SCRIPT]].detail == "tried: job 1, of ada"
-    assert found[WORDS[Operation.REQUEUE]].detail == "not tried; by rights it works"
-    assert found[WORDS[Operation.REQUEUE]].state is State.NOT_TRIED
-
-
-@pytest.mark.django_db
-def test_lists_that_the_last_poll_brought_are_not_asked_for_again() -> None:
-    client = Scripted()
-    found = calls_of(make_cluster(seen_at=ago(3)), client)
-    assert "the picture of 3 s ago" in found[WORDS[Operation.JOBS]].detail
-    assert not {"jobs", "nodes"} & set(client.asked)
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("level", "requeue", "drain"),
-    [
-        (RightsLevel.FULL, State.NOT_TRIED, State.GOOD),
-        (RightsLevel.OPERATOR, State.NOT_TRIED, State.ATTENTION),
-        (RightsLevel.OWN, State.ATTENTION, State.ATTENTION),
-    ],
-)
-def test_what_is_refused_names_the_sacctmgr_line(level: RightsLevel, requeue: State, drain: State) -> None:
-    found = calls_of(make_cluster(), Scripted(level))
-    assert found[WORDS[Operation.REQUEUE]].state is requeue
-    assert found[WORDS[Operation.DRAIN_NODE]].state is drain
-    assert found[WORDS[Operation.RESUME_NODE]].state is drain
-    for operation, wanted in ((Operation.REQUEUE, "operator"), (Operation.DRAIN_NODE, "administrator")):
-        result = found[WORDS[operation]]
-        line = f"sacctmgr modify user desk set adminlevel={wanted}"
-        assert (line in result.remedy) is (result.state is State.ATTENTION)
-
-
-@pytest.mark.django_db
-def test_an_answer_that_tells_nothing_of_a_right_is_not_taken_for_one() -> None:
-    client = Scripted(RightsLevel.OPERATOR)
-    client.node_answer = "Requested operation is presently disabled"
-    found = calls_of(make_cluster(), client)
-    assert found[WORDS[Operation.DRAIN_NODE]].detail.startswith("not tried; by rights")
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("seen", [3, 900], ids=["polled", "tried"])
-def test_jobs_that_private_data_may_hide_are_not_called_well(seen: float) -> None:
-    cluster = make_cluster(seen_at=ago(seen))
-    client = Scripted(RightsLevel.OWN)
-    result = calls_of(cluster, client)[WORDS[Operation.JOBS]]
-    assert result.state is State.ATTENTION
-    assert "PrivateData" in result.detail
-    make_job(run=make_run(cluster=cluster, user="ada"))
-    assert calls_of(cluster, client)[WORDS[Operation.JOBS]].state is State.GOOD
-
-
-@pytest.mark.django_db
-def test_what_the_back_end_has_not_is_said_in_its_own_words() -> None:
-    client = Scripted()
-    client.denied = {Operation.REQUEUE}
-    result = calls_of(make_cluster(), client)[WORDS[Operation.REQUEUE]]
-    assert result.state is State.ATTENTION
-    assert result.detail == "not here: This controller has no requeue."
-    assert result.remedy == "Use another back end."
-
-
-@pytest.mark.django_db
-def test_rights_that_can_not_be_told_make_no_promise() -> None:
-    client = Scripted(RightsLevel.UNKNOWN)
-    found = calls_of(make_cluster(), client)
-    assert found[WORDS[Operation.REQUEUE]].detail == "not tried; our rights are not known"
-
-
-@pytest.mark.django_db
-def test_another_users_script_that_is_refused_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = make_cluster()
-    make_job(run=make_run(cluster=cluster, user="ada"), job_id="1")
-    client = Scripted(RightsLevel.OWN)
-
-    def refuse(job_id: str) -> str:
-        raise SlurmRefused("Invalid user id", tried="scontrol write batch_script 1", permanent=True)
-
-    monkeypatch.setattr(client, "batch_script", refuse)
-    result = calls_of(cluster, client)[WORDS[Operation.BATCH_SCRIPT]]
-    assert result.state is State.ATTENTION
-    assert "adminlevel=operator" in result.remedy
-
-
-@pytest.mark.django_db
-def test_a_controller_that_falls_silent_in_between_is_broken_not_well() -> None:
-    client = Scripted()
-    client.silent = no_answer()
-    found = calls_of(make_cluster(seen_at=ago(900)), client)
-    assert found[WORDS[Operation.PARTITIONS]].state is State.BROKEN
-
-
-@pytest.mark.django_db
-def test_slow_answers_do_not_outlast_the_lease(settings: Settings) -> None:
-    client, clock = Scripted(), iter(NOW + timedelta(seconds=10 * n) for n in range(10_000))
-    found = by_what(list(examine_calls(make_cluster(seen_at=None), client, clock=lambda: next(clock))))
-    assert len(client.asked) < 6
-    assert len(found) == len(Operation) + 1
 
 
 # --- job files
