@@ -135,3 +135,24 @@ def test_no_mix_of_escape_pieces_breaks_it(raw: str) -> None:
 def test_an_endless_line_is_cut_before_anything_is_matched() -> None:
     assert len(clean("x" * 1_000_000).text) == MAX_CHARS
     assert clean("\r" * 1_000_000).text == ""
+
+
+@pytest.mark.parametrize("prefix", ["[titan] ", "[NeMo I ", "[NeMo W ", "[", " [", ""])
+def test_the_brackets_of_trainers_before_a_time_are_known(prefix: str) -> None:
+    assert time_of(f"{prefix}2026-02-03 04:05:06 - x", utc_offset=NO_OFFSET) == datetime(
+        2026, 2, 3, 4, 5, 6, tzinfo=UTC
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "before"),
+    [
+        ("\r 1%|a| 1/9\r 2%|a| 2/9\r    \rprinted", " 2%|a| 2/9"),
+        ("\r 1%|a| 1/9\r 2%|a| 2/9", ""),  # a bar hides the bar before it
+        ("one\rtwo", ""),
+        ("\rprinted", ""),
+        ("printed", ""),
+    ],
+)
+def test_the_bar_upon_which_a_line_is_printed_comes_with_it(raw: str, before: str) -> None:
+    assert clean(raw).before == before
