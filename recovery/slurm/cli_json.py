@@ -200,8 +200,10 @@ def _outputs(entry: Mapping[str, Any], *, raw_id: int, user: str, nodes: tuple[s
         work_dir=values.text(entry, "current_working_directory"),
     )
     out_pattern = values.text(entry, "standard_output") or job_paths.default_pattern(facts)
-    stdout = values.text(entry, "stdout_expanded") or job_paths.expand(out_pattern, facts)
-    stderr = values.text(entry, "stderr_expanded") or job_paths.expand(values.text(entry, "standard_error"), facts)
+    stdout, stderr = values.text(entry, "stdout_expanded"), values.text(entry, "stderr_expanded")
+    if not stdout or (task is not None and values.number(entry, "array_task_id") is None):  # Slurm has no number for it
+        stdout, stderr = job_paths.expand(out_pattern, facts), ""
+    stderr = stderr or job_paths.expand(values.text(entry, "standard_error"), facts)
     return stdout, "" if stderr == stdout else stderr
 
 

@@ -57,6 +57,7 @@ def make_history() -> dict[str, str]:
             "-t30", "-eerr-%j.log", wrap="srun true; srun sh -c 'exit 3'; srun sh -c 'kill -9 $$'; exit 4"
         ),
         "array": submit("--array=1-3%1", "-oout/%A_%a.log", wrap="sleep 300"),
+        "alone": submit("--array=7", "-H", wrap="true"),
         "held": submit("-H", wrap="true"),
         "het": submit("-N1", ":", "-N1", wrap="sleep 300"),
         "signalled": submit("--no-requeue", wrap="kill -SEGV $$"),

@@ -97,6 +97,12 @@ def test_the_waiting_tasks_of_an_array_share_one_record_and_a_started_one_has_it
     assert (task.state, task.stdout) == (JobState.RUNNING, f"/home/ada/out/{recording.job_id('array')}_1.log")
 
 
+def test_the_only_task_that_waits_has_its_own_name_and_file(recording: Recording) -> None:
+    job = recording.job("alone", "_7")
+    assert (job.state, job.held) == (JobState.PENDING, True)
+    assert job.stdout == f"/home/ada/slurm-{job.job_id}.out"
+
+
 def test_components_of_a_heterogeneous_job_are_jobs(recording: Recording) -> None:
     assert recording.job("het", "+0").node_count == recording.job("het", "+1").node_count == 1
 

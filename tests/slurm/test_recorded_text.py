@@ -103,7 +103,8 @@ def test_reservations_are_read(recording: Recording) -> None:
 
 def test_the_configuration_tells_all_that_health_needs(recording: Recording) -> None:
     health = cli_scontrol.health(recording.read("config.txt"), latency_s=0)
-    assert (health.min_job_age_s, health.store_flags, health.cluster_name) == (300.0, ("job_comment",), "lab")
+    assert (health.min_job_age_s, health.cluster_name) == (300.0, "lab")
+    assert "job_comment" in health.store_flags
     assert health.controller_time is not None
     assert abs(health.controller_time - datetime(2026, 12, 1, tzinfo=UTC)).days < 200
 
