@@ -17,7 +17,7 @@ SHELL = [
     for page in pages.all_pages()
     for block in pages.blocks(page.read_text(encoding="utf-8"))
     if block.language == "sh"
-    for line in block.text.splitlines()
+    for line in block.text.replace("\\\n", " ").splitlines()  # a long command goes on after a backslash
 ]
 MANAGE = [(page, line[line.index("manage.py ") :]) for page, line in SHELL if "manage.py " in line]
 COMMENTS = [line for page, line in SHELL if "#SBATCH --comment" in line]
