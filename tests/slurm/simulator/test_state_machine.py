@@ -44,6 +44,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="sim-"))
         self.sim: Sim = make_sim(self.folder, min_job_age_s=60, node_timeout_s=3)
         self.restarts: dict[str, int] = {}
+        self.picture: tuple[str, list[JobRecord]] = ("", [])
         self.nodes_of: dict[tuple[str, int], tuple[str, ...]] = {}
 
     def teardown(self) -> None:
@@ -94,7 +95,22 @@ class AnyHistory(RuleBasedStateMachine):
     @precondition(lambda self: self.restarts)
     @rule(data=st.data())
     def hold(self, data: Any) -> None:
-        self._try(lambda: self.sim.cluster.admin_hold(self.some_job(data)))
+        self._try(lambda: self.sim.client.hold(self.some_job(data)))
+
+    @precondition(lambda self: self.restarts)
+    @rule(data=st.data(), seconds=st.sampled_from([1, 60, 600]))
+    def set_time_limit(self, data: Any, seconds: float) -> None:
+        self._try(lambda: self.sim.client.set_time_limit(self.some_job(data), seconds))
+
+    @precondition(lambda self: self.restarts)
+    @rule(data=st.data(), text=st.text(max_size=5))
+    def set_admin_comment(self, data: Any, text: str) -> None:
+        self._try(lambda: self.sim.client.set_admin_comment(self.some_job(data), text))
+
+    @rule(name=nodes, drain=st.booleans())
+    def the_product_drains_or_resumes(self, name: str, drain: bool) -> None:
+        client = self.sim.client
+        self._try(lambda: client.drain_node(name, "ours") if drain else client.resume_node(name))
 
     @rule(name=nodes, how=st.sampled_from(["fail_node", "crash_node", "drain_node", "restore_node"]))
     def something_happens_to_a_node(self, name: str, how: str) -> None:
@@ -116,6 +132,14 @@ class AnyHistory(RuleBasedStateMachine):
                 assert node.used == sum(job.spec.gpus_per_node for job in on_it) <= node.gpus
                 if node.down:
                     assert all(job.training is None for job in on_it)
+
+    @invariant()
+    def a_mark_that_still_holds_means_the_same_jobs(self) -> None:
+        mark, jobs = self.picture
+        picture = self.sim.client.jobs_since(mark)
+        now = self.sim.client.jobs()
+        assert (now == jobs) if picture.jobs is None else (picture.jobs == now)
+        self.picture = picture.mark, now
 
     @invariant()
     def records_agree_with_each_other(self) -> None:

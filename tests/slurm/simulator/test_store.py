@@ -16,7 +16,7 @@ import pytest
 
 from recovery.core.types import JobState
 from recovery.slurm.base import SlurmUnreachable
-from recovery.slurm.simulator import Fault, FaultKind, store
+from recovery.slurm.simulator import Fault, FaultKind, SimulatorClient, store
 from recovery.slurm.simulator.effects import Effect, carry_out
 from tests.slurm.simulator.virtual import START, Sim, make_sim, reported_steps, train
 
@@ -273,3 +273,28 @@ def test_the_state_directory_may_be_moved(tmp_path: Path) -> None:
     moved.run(40)
     assert moved.client.job(job).stdout == str(tmp_path / f"there/logs/llama-{job}.out")
     assert moved.steps(job)[-1] > 30
+
+
+def test_clients_that_keep_a_world_see_what_others_have_stored(tmp_path: Path) -> None:
+    sim = make_sim(tmp_path)
+    other = SimulatorClient(tmp_path, clock=sim.clock)
+    job = sim.cluster.submit(train())
+    for _ in range(3):
+        assert [record.job_id for record in other.jobs()] == [job]
+        other.set_admin_comment(job, f"at {sim.clock.now}")
+        assert sim.client.job(job).admin_comment == other.job(job).admin_comment == f"at {sim.clock.now}"
+        sim.run(3)
+    sim.cluster.cancel(job, by="ada")
+    assert other.job(job).state.is_terminal or other.job(job).state is JobState.COMPLETING
+
+
+def test_a_look_at_a_world_in_which_nothing_happens_is_not_stored(tmp_path: Path) -> None:
+    sim = make_sim(tmp_path)
+    sim.client.jobs()
+    before = (tmp_path / "world.json").stat().st_mtime_ns
+    sim.clock.advance(2)
+    assert sim.client.nodes()
+    assert (tmp_path / "world.json").stat().st_mtime_ns == before
+    sim.clock.advance(20)
+    sim.client.nodes()
+    assert (tmp_path / "world.json").stat().st_mtime_ns != before
