@@ -74,7 +74,7 @@ def check_access(answer: HttpAnswer) -> None:
     if answer.status == 511 or (answer.status == 401 and answer.content_type != JSON):
         raise TokenRefused(_NOT_ACCEPTED, tried=answer.tried, permanent=True)
     if answer.status in (404, 405) and answer.content_type != JSON:
-        words = " ".join(values.clean(answer.body.decode(errors="replace")).split())[:200]
+        words = " ".join(values.clean(answer.body[:1000].decode(errors="replace")).split())[:200]
         raise NoSuchCall(f"slurmrestd has no such call ({words})", tried=answer.tried)
 
 
@@ -176,9 +176,9 @@ def _names(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 def _object(answer: HttpAnswer) -> dict[str, Any]:
     """Bare texts have a status of their own; a page of a proxy or of another program is no answer."""
-    text = values.clean(answer.body.decode(errors="replace"))
+    text = answer.body.decode(errors="replace")
     if answer.content_type != JSON:
-        words = " ".join(text.split())[:200]
+        words = " ".join(values.clean(text[:1000]).split())[:200]
         message = f"status {answer.status} and {answer.content_type or 'no type'} instead of JSON: {words}"
         raise SlurmUnreachable(message, tried=answer.tried)
     try:
