@@ -61,11 +61,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="cluster",
-            name="min_job_age_s",
-            field=models.FloatField(blank=True, null=True),
-        ),
-        migrations.AddField(
-            model_name="cluster",
             name="partitions",
             field=models.JSONField(blank=True, default=list),
         ),

@@ -24,8 +24,7 @@ class Cluster(Leased):
     release = models.CharField(max_length=40, blank=True)
     accounting = models.BooleanField(default=False)
     requeue_delay_s = models.FloatField(default=121)  # Slurm's own default: cred_expire 120 s, plus 1
-    min_job_age_s = models.FloatField(null=True, blank=True)  # how long ended jobs stay known; None: can't be told
-    health_at = models.DateTimeField(null=True, blank=True)  # when the four above were asked for
+    health_at = models.DateTimeField(null=True, blank=True)  # when the three above were asked for
     seen_at = models.DateTimeField(null=True, blank=True)  # when the reading of the last good picture began
     tried_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)  # of the last try; "" when it was good
@@ -56,7 +55,8 @@ class Cluster(Leased):
         """True where the last good answer is too old to act on, the last try failed, or nobody asks any more."""
         if self.seen_at is None or self.error or not self.enabled:
             return True
-        return (now - self.seen_at).total_seconds() > settings.STALE_AFTER_S
+        age = (now - self.seen_at).total_seconds()
+        return abs(age) > settings.STALE_AFTER_S  # a picture of the future tells of a clock that was set back
 
 
 class Node(models.Model):

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from django.db.models import Model
 
-CHUNK = 500  # keys in one question: SQLite takes 999 values in a statement
+CHUNK = 500  # keys in one question (SQLite takes 999 values in a statement), rows in one insert
 
 Item = TypeVar("Item")
 Row = TypeVar("Row", bound=Model)
@@ -26,5 +26,5 @@ def write_changes(rows: Sequence[Row], fields: Sequence[str]) -> None:
     """
     if rows:
         type(rows[0])._default_manager.bulk_create(
-            rows, update_conflicts=True, unique_fields=["id"], update_fields=fields
+            rows, batch_size=CHUNK, update_conflicts=True, unique_fields=["id"], update_fields=fields
         )

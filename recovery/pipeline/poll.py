@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
@@ -63,8 +64,7 @@ def poll_cluster(cluster: Cluster, *, client: SlurmClient, now: datetime) -> Pol
         return PollOutcome(observed=False, error=str(error))
     with transaction.atomic():
         fields = _cluster_fields(cluster, reading, now=now)
-        unseen = Q(seen_at=None) | Q(seen_at__lte=now)
-        if Cluster.objects.filter(unseen, pk=cluster.pk).update(**fields) != 1:
+        if Cluster.objects.filter(_not_after("seen_at", now), pk=cluster.pk).update(**fields) != 1:
             return PollOutcome(observed=False, error="A newer picture is stored already.")
         _store(cluster, reading, now=now)
     for name, value in fields.items():
@@ -125,10 +125,18 @@ def _cluster_fields(cluster: Cluster, reading: _Reading, *, now: datetime) -> di
     if reading.health is not None:
         fields |= {
             "release": reading.health.release, "accounting": reading.health.accounting,
-            "requeue_delay_s": reading.health.requeue_delay_s, "min_job_age_s": reading.health.min_job_age_s,
-            "health_at": now,
+            "requeue_delay_s": reading.health.requeue_delay_s, "health_at": now,
         }  # fmt: skip
     return fields
+
+
+def _not_after(field: str, now: datetime) -> Q:
+    """Whether what is stored isn't newer than a reading of `now`.
+
+    No reading outlives a lease: what is newer by more was stored before the clock was set back.
+    """
+    set_back = now + timedelta(seconds=settings.LEASE_S)
+    return Q(**{field: None}) | Q(**{f"{field}__lte": now}) | Q(**{f"{field}__gt": set_back})
 
 
 def _store(cluster: Cluster, reading: _Reading, *, now: datetime) -> None:
@@ -146,9 +154,8 @@ def _store(cluster: Cluster, reading: _Reading, *, now: datetime) -> None:
 def _record_failure(cluster: Cluster, error: str, *, now: datetime) -> None:
     """The next try begins from nothing: a mark from before an outage proves nothing."""
     with transaction.atomic():
-        newest = Q(tried_at=None) | Q(tried_at__lte=now)
         fields = {"error": error, "tried_at": now, "jobs_mark": ""}
-        if Cluster.objects.filter(newest, pk=cluster.pk).update(**fields) != 1:
+        if Cluster.objects.filter(_not_after("tried_at", now), pk=cluster.pk).update(**fields) != 1:
             return
         if not cluster.error:
             audit.record(

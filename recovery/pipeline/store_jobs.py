@@ -15,7 +15,7 @@ from recovery.core.identity import Identity, identify
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Job
 from recovery.pipeline import job_rows
-from recovery.pipeline.bulk import chunks, write_changes
+from recovery.pipeline.bulk import CHUNK, chunks, write_changes
 from recovery.pipeline.store_runs import give_runs
 from recovery.pipeline.unlisted import Listed, store_unlisted
 from recovery.slurm.base import JobRecord
@@ -158,9 +158,9 @@ class _Changes:
     def write(self) -> None:
         if self.new_jobs:
             give_runs(self.cluster, self.new_jobs, now=self.now)
-            Job.objects.bulk_create(self.new_jobs)
+            Job.objects.bulk_create(self.new_jobs, batch_size=CHUNK)
         write_changes(self.changed_jobs, job_rows.JOB_FIELDS)
-        Attempt.objects.bulk_create(self.new_attempts)
+        Attempt.objects.bulk_create(self.new_attempts, batch_size=CHUNK)
         write_changes(self.changed_attempts, ATTEMPT_CHANGES)
         audit.record_all(
             "attempt.requeued", [(attempt.pk, why) for attempt, why in self.ended],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from recovery.models import Cluster, Job, Run
-from recovery.pipeline.bulk import chunks, write_changes
+from recovery.pipeline.bulk import CHUNK, chunks, write_changes
 
 
 def give_runs(cluster: Cluster, jobs: Sequence[Job], *, now: datetime) -> None:
@@ -16,7 +16,7 @@ def give_runs(cluster: Cluster, jobs: Sequence[Job], *, now: datetime) -> None:
     missing = [_new_run(cluster, key, job, now=now) for key, job in wanted.items() if key not in runs]
     # The same run may be made elsewhere at this moment: then its key is found, and its row stays as it is.
     made = Run.objects.bulk_create(
-        missing, update_conflicts=True, unique_fields=["cluster", "key"], update_fields=["key"]
+        missing, batch_size=CHUNK, update_conflicts=True, unique_fields=["cluster", "key"], update_fields=["key"]
     )
     runs |= {run.key: run for run in made}
     moved: dict[int, Run] = {}

@@ -150,6 +150,31 @@ def test_the_time_of_a_picture_is_when_its_reading_began(desk: Desk, monkeypatch
     assert the_cluster().seen_at == begun
 
 
+def test_a_clock_that_was_set_back_stops_no_poll_and_lets_nothing_act(desk: Desk) -> None:
+    desk.submit()
+    poll(desk)
+    desk.now -= timedelta(hours=1)
+    assert the_cluster().is_stale(desk.now)  # its picture is of the future
+    assert poll(desk).observed
+    assert the_cluster().seen_at == desk.now
+    assert not the_cluster().is_stale(desk.now)
+
+
+def test_a_job_that_vanished_and_is_back_goes_on_as_the_same_attempt(desk: Desk) -> None:
+    desk.submit()
+    desk.start()
+    poll(desk)
+    record = desk.slurm.table.pop("1")
+    poll(desk)
+    Attempt.objects.update(closed_at=desk.now)
+    desk.slurm.table["1"] = record
+    poll(desk)
+    job = Job.objects.get()
+    assert (job.state, job.vanished_at, job.unknown_reason) == (JobState.RUNNING, None, "")
+    attempt = Attempt.objects.get()
+    assert (attempt.state, attempt.closed_at, attempt.next_look_at) == (JobState.RUNNING, None, desk.now)
+
+
 # --- accounting -------------------------------------------------------------------------------------------------------
 
 
