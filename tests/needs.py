@@ -40,6 +40,10 @@ def _accounting() -> str:
     return lab_host.why_impossible(accounting=True)
 
 
+def _slurmrestd() -> str:
+    return lab_host.why_impossible(accounting=False, rest=True)
+
+
 def _redis() -> str:
     return _absent("redis-server", remedy="apt-get install redis-server")
 
@@ -60,6 +64,7 @@ def _absent(*names: str, remedy: str) -> str:
 SUITES: dict[str, Callable[[], str]] = {
     "slurm": _slurm,
     "accounting": _accounting,
+    "slurmrestd": _slurmrestd,
     "redis": _redis,
     "postgres": _postgres,
     "browser": _browser,

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from recovery.demo import lab_host
 from recovery.demo.lab import SlurmLab
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.registry import client_for
@@ -40,9 +39,7 @@ def client(options: Mapping[str, str]) -> SlurmClient:
 
 
 def lab_of(request: pytest.FixtureRequest) -> SlurmLab:
-    reason = lab_host.why_impossible(accounting=False, rest=True)
-    if reason:
-        pytest.skip(reason)
+    """The session's lab, for tests marked slurmrestd."""
     lab: SlurmLab = request.getfixturevalue("slurm_lab")
     return lab
 
@@ -71,7 +68,7 @@ BACK_ENDS = [
     BackEnd(
         name=name,
         open=open_,
-        marks=(pytest.mark.slurm,),
+        marks=(pytest.mark.slurm, pytest.mark.slurmrestd),
         accounting_marks=(pytest.mark.accounting,),
         modules=() if ONLY in os.environ else modules,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -79,10 +80,11 @@ class Server:
         self.script: Script = lambda asked: whole()
         self.asked: list[Asked] = []
         self.port = 0
+        self.scheme = "http"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def client(self, *, timeout_s: float = 5, **options: str) -> RestClient:
         return rest_client({"url": self.url, "token": "a.b.c", **options}, timeout_s=timeout_s)
@@ -105,6 +107,10 @@ class Server:
 class _Handler(BaseHTTPRequestHandler):
     server_version, protocol_version = "slurmrestd", "HTTP/1.1"
     owner: Server
+
+    def handle(self) -> None:
+        with suppress(OSError):  # hands that were not shaken: ssl.SSLError is one too
+            super().handle()
 
     def _serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
@@ -140,10 +146,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(server: Server) -> Iterator[Server]:
+def serving(server: Server, *, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
     handler = type("Handler", (_Handler,), {"owner": server})
     http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     http.daemon_threads = True
+    if tls is not None:  # shaken hands on in the thread of each request
+        http.socket = tls.wrap_socket(http.socket, server_side=True, do_handshake_on_connect=False)
+        server.scheme = "https"
     server.port = http.server_port
     server.begin()
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

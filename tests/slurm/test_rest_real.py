@@ -16,7 +16,7 @@ from recovery.slurm.base import JobRecord, RightsLevel, SlurmClient, SlurmError,
 from recovery.slurm.rest_auth import ScontrolToken
 from tests.slurm.rest_harness import client, jwt_options, lab_of, local_options
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.slurmrestd]
 
 
 @pytest.fixture
