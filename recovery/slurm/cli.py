@@ -6,14 +6,13 @@ Writes: `scontrol requeue`, `hold`, `update`, …, `scancel`, `sbatch`.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
 
-from recovery.slurm import cli_json, cli_rights, cli_scontrol, cli_squeue, cli_submit, cli_writes, sacct
+from recovery.slurm import cli_jobs, cli_json, cli_rights, cli_scontrol, cli_squeue, cli_submit, cli_writes, sacct
 from recovery.slurm.base import (
     YES,
     AttemptRecord,
@@ -34,7 +33,7 @@ from recovery.slurm.base import (
     Submission,
 )
 from recovery.slurm.cli_commands import Commands, error_of
-from recovery.slurm.cli_squeue import Row
+from recovery.slurm.cli_squeue import Listing, Row
 from recovery.slurm.command import Answer
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import check_job_id
@@ -80,19 +79,20 @@ class CliClient(SlurmClient):
 
     def jobs_since(self, mark: str) -> JobsPicture:
         """The mark is a digest of the answers: squeue itself can't be asked for changes."""
-        found, digest = self._squeue()
+        listing = self._squeue()
+        if listing.is_plain and listing.digest({}) == mark:
+            return JobsPicture(jobs=None, mark=mark)
+        found = self._rows(listing)
         if not found:
             self._confirm_no_jobs()
         reasons = self._reasons(found)
-        digest.update(repr(sorted(reasons.items())).encode())
-        now = digest.hexdigest()
+        now = listing.digest(reasons)
         return JobsPicture(jobs=None if now == mark else self._records(found, reasons), mark=now)
 
     def job(self, job_id: str) -> JobRecord:
         """One job costs a look at one job; of an array, at all its tasks."""
         check_job_id(job_id)
-        listed, _ = self._squeue(f"--jobs={job_id}")
-        found = [row for row in listed if row.job_id == job_id]
+        found = [row for row in self._rows(self._squeue(f"--jobs={job_id}")) if row.job_id == job_id]
         for record in self._records(found, self._reasons(found)):
             return record
         raise JobNotFound("the controller knows no such job", tried=f"squeue --jobs={job_id}", permanent=True)
@@ -190,25 +190,26 @@ class CliClient(SlurmClient):
 
     # --- jobs, in steps ----------------------------------------------------------------------------------------------
 
-    def _squeue(self, *options: str) -> tuple[list[Row], hashlib._Hash]:
-        """The jobs with their excluded nodes, and a digest of all that was said of them."""
+    def _squeue(self, *options: str) -> Listing:
         separator = cli_squeue.new_separator()
         hidden = (cli_squeue.FORMAT_VARIABLE, cli_squeue.format_of(separator))
         answer = self._run("squeue", *cli_squeue.OPTIONS, *options, hidden=hidden)
-        found = _parsed(answer, lambda output: cli_squeue.rows(output, separator))
-        digest = hashlib.sha256(answer.output.replace(separator, "\0").encode(errors="replace"))
-        if cli_squeue.NO_EXCLUDED_FIELD in answer.errors and found:
-            beside = self._run("squeue", *cli_squeue.OPTIONS, *options, f"--format={cli_squeue.EXCLUDED_FORMAT}")
-            excluded = _parsed(beside, cli_squeue.excluded_nodes)
-            digest.update(beside.output.encode(errors="replace"))
-            found = cli_squeue.with_excluded(found, excluded)
-        return found, digest
+        if cli_squeue.NO_EXCLUDED_FIELD not in answer.errors or not answer.output:
+            return Listing(answer.output, separator, None, answer.tried)
+        beside = self._run("squeue", *cli_squeue.OPTIONS, *options, f"--format={cli_squeue.EXCLUDED_FORMAT}")
+        return Listing(answer.output, separator, beside.output, answer.tried)
+
+    def _rows(self, listing: Listing) -> list[Row]:
+        try:
+            return listing.rows()
+        except BadAnswer as error:
+            raise SlurmUnreachable(f"the answer can't be used: {error}", tried=listing.tried) from error
 
     def _records(self, found: list[Row], reasons: dict[str, str]) -> list[JobRecord]:
         ending = cli_squeue.ending(found)[:MANY_ENDING]
         allocated = {row.raw_id: self._allocated(row) for row in ending}
         try:
-            return [cli_squeue.record(row, allocated=allocated, reasons=reasons) for row in found]
+            return [cli_jobs.record(row, allocated=allocated, reasons=reasons) for row in found]
         except BadAnswer as error:
             raise SlurmUnreachable(f"the answer can't be used: {error}", tried="squeue") from error
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recovery.slurm import cli_json, cli_rights, cli_scontrol, cli_squeue, cli_submit, sacct
+from recovery.slurm import cli_jobs, cli_json, cli_rights, cli_scontrol, cli_squeue, cli_submit, sacct
 from recovery.slurm.base import JobRecord, SlurmUnreachable
 from recovery.slurm.cli_commands import error_of
 from recovery.slurm.command import Answer
@@ -22,7 +22,7 @@ from tests.slurm.test_recorded import RELEASES, Recording
 
 def jobs_of_text(text: str) -> list[JobRecord]:
     found = cli_squeue.rows(text, SEPARATOR)
-    return [cli_squeue.record(row, allocated={}, reasons={}) for row in found]
+    return [cli_jobs.record(row, allocated={}, reasons={}) for row in found]
 
 
 ROW = cli_squeue.rows(Recording(RELEASES[0]).read("squeue.txt"), SEPARATOR)[0]

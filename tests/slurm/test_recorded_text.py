@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from recovery.core.types import JobState
-from recovery.slurm import cli_json, cli_scontrol, cli_squeue
+from recovery.slurm import cli_jobs, cli_json, cli_scontrol, cli_squeue
 from recovery.slurm.base import HELD_BY_REQUEUE, JobRecord
 from recovery.slurm.cli_squeue import FIELDS, Row
 from recovery.slurm.json_values import BadAnswer
@@ -31,7 +31,7 @@ def rows(recording: Recording) -> list[Row]:
 
 def records(recording: Recording) -> dict[str, JobRecord]:
     reasons = cli_json.reasons(recording.read("squeue.json"))
-    found = (cli_squeue.record(row, allocated={}, reasons=reasons) for row in rows(recording))
+    found = (cli_jobs.record(row, allocated={}, reasons=reasons) for row in rows(recording))
     return {job.job_id: job for job in found}
 
 
@@ -59,7 +59,7 @@ def test_somebodys_hold_on_top_of_a_held_requeue_is_theirs(recording: Recording)
 
 
 def test_whose_hold_it_is_is_never_taken_from_the_text_alone(recording: Recording) -> None:
-    found = [cli_squeue.record(row, allocated={}, reasons={}) for row in cli_squeue.held_by_requeue(rows(recording))]
+    found = [cli_jobs.record(row, allocated={}, reasons={}) for row in cli_squeue.held_by_requeue(rows(recording))]
     assert {job.state_reason for job in found} == {"job_requeued_in_held_state"}
 
 
@@ -133,6 +133,6 @@ def test_a_field_too_many_spoils_the_whole_answer(recording: Recording) -> None:
 
 def test_a_nameless_state_is_unknown_and_never_a_guess(recording: Recording) -> None:
     row = rows(recording)[0]._replace(state="SOMETHING_NEW")
-    job = cli_squeue.record(row, allocated={}, reasons={})
+    job = cli_jobs.record(row, allocated={}, reasons={})
     assert job.state is JobState.UNKNOWN
     assert dataclasses.replace(job, state=JobState.RUNNING) != job
