@@ -63,7 +63,7 @@ _BY_COMMANDS: dict[Operation, tuple[str, str]] = {
     Operation.SUBMIT: ("sbatch", "pyslurm leaves out #SBATCH lines that it doesn't know"),
     Operation.REQUEUE_HOLD: ("squeue", "pyslurm can't tell whose hold a held requeue waits in"),
 }
-MANY_DOUBTFUL = 32  # more than so many are not asked for one by one
+MANY_DOUBTFUL = 8  # more than so many are cheaper in a list of all
 
 
 class NativeClient(SlurmClient):
@@ -75,12 +75,11 @@ class NativeClient(SlurmClient):
 
     def __init__(self, *, slurm_conf: str = "", bin_dir: str = "", python: str = "", timeout_s: float = 10) -> None:
         self._path = f"{bin_dir}:{SEARCH_PATH}" if bin_dir else SEARCH_PATH
-        self._timeout_s = timeout_s
         # Complete: nothing is inherited.
-        self._env = {"PATH": self._path, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+        env = {"PATH": self._path, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
         if slurm_conf:
-            self._env["SLURM_CONF"] = slurm_conf
-        self._process = NativeProcess(python=python or sys.executable, env=self._env, timeout_s=timeout_s)
+            env["SLURM_CONF"] = slurm_conf
+        self._process = NativeProcess(python=python or sys.executable, env=env, timeout_s=timeout_s)
         self._commands = CliClient(slurm_conf=slurm_conf, bin_dir=bin_dir, timeout_s=timeout_s)
         self._told: dict[tuple[str, datetime | None], JobRecord] = {}  # ended jobs as Slurm's commands show them
 
@@ -128,6 +127,8 @@ class NativeClient(SlurmClient):
     def nodes(self) -> list[NodeRecord]:
         with _whole("list all nodes"):
             found = [node_of(entry) for entry in self._list("nodes", tried="list all nodes")]
+            if not found:
+                raise BadAnswer("it names no node")
             return sorted(found, key=lambda node: node.name)
 
     def partitions(self) -> list[PartitionRecord]:
@@ -246,7 +247,7 @@ class NativeClient(SlurmClient):
         return found
 
     def _has(self, program: str) -> bool:
-        return which(program, path=self._env["PATH"]) is not None
+        return which(program, path=self._path) is not None
 
     def _demand(self, operation: Operation) -> None:
         can = self.can(operation)

@@ -146,7 +146,9 @@ class NativeProcess:
             if "failed" in first:
                 message = f"{self._python} can't load pyslurm ({clean(str(first['failed']))[:MAX_WORDS]}): {INSTALL}"
                 raise SlurmUnreachable(message, tried=tried, permanent=True)
-            process.ready = "ready" in first
+            if "ready" not in first:
+                raise SlurmUnreachable("pyslurm's process does not say that it is ready", tried=tried)
+            process.ready = True
         process.number += 1
         request = json.dumps({"number": process.number, "call": call, **arguments}).encode() + b"\n"
         if len(request) > MAX_REQUEST:

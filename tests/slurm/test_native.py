@@ -1,57 +1,32 @@
-"""The pyslurm back end where there is no pyslurm: its process may do anything, and a stand-in tells what it was asked.
+"""The pyslurm back end where there is no pyslurm: a stand-in shows what there is, and tells what it was asked.
 
 Against the real one the contract suite runs: `make test-newslurm`.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from recovery.core.types import JobState, NodeState
-from recovery.demo.processes import identify, wait_until
 from recovery.slurm.base import (
     JobNotFound,
+    JobRecord,
     NotSupported,
     Operation,
-    SlurmError,
     SlurmRefused,
     SlurmUnreachable,
     Submission,
 )
 from recovery.slurm.native import NativeClient
-from recovery.slurm.native_process import NativeProcess
 from recovery.slurm.registry import client_for
+from tests.slurm.native_stage import Stage, children
 
-FAKE = Path(__file__).parent / "fake_pyslurm"
 AT = 1_795_000_000
-
-
-class Stage:
-    """A cluster as the stand-in shows it, and a client on it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.conf = folder / "slurm.conf"
-        self.python = folder / "python"
-        self.python.write_text(f'#!/bin/sh\nPYTHONPATH={FAKE} exec {sys.executable} "$@"\n')
-        self.python.chmod(0o755)
-
-    def set(self, **scene: Any) -> None:
-        self.conf.write_text(json.dumps(scene))
-
-    def client(self, *, timeout_s: float = 20) -> NativeClient:
-        return NativeClient(slurm_conf=str(self.conf), python=str(self.python), timeout_s=timeout_s)
-
-    def done(self) -> list[list[Any]]:
-        file = Path(f"{self.conf}.done")
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 @pytest.fixture
@@ -65,143 +40,6 @@ def stage(tmp_path: Path) -> Stage:
 def without_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm's commands are not installed."""
     monkeypatch.setattr("recovery.slurm.native.which", lambda program, path: None)
-
-
-# --- the process -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("scene", "words"),
-    [
-        ({"at_import": "exit"}, "ended with 1: fatal: Could not establish a configuration source"),
-        ({"at_import": "crash"}, "ended by SIGSEGV"),
-        ({"on": {"Jobs.load": "exit"}}, "ended with 1"),
-        ({"on": {"Jobs.load": "crash"}}, "ended by SIGSEGV"),
-        ({"on": {"Jobs.load": "garbage"}}, "answered no JSON"),
-        ({"on": {"Jobs.load": "break"}}, "no such thing in this release"),
-        ({"on": {"Jobs.load": [1800, "Unable to contact slurm controller"]}}, "Unable to contact"),
-    ],
-)
-def test_whatever_happens_to_the_process_is_no_answer(stage: Stage, scene: dict[str, Any], words: str) -> None:
-    stage.set(**scene)
-    with pytest.raises(SlurmUnreachable, match=words) as caught:
-        stage.client().jobs()
-    assert not caught.value.permanent
-    assert "list all jobs" in caught.value.tried
-
-
-def test_the_next_question_gets_a_new_process(stage: Stage) -> None:
-    client = stage.client()
-    stage.set(on={"Jobs.load": "crash"})
-    with pytest.raises(SlurmUnreachable):
-        client.jobs()
-    stage.set(jobs=[{"id": 7}])
-    assert [job.job_id for job in client.jobs()] == ["7"]
-
-
-@pytest.mark.parametrize("where", ["at_import", "Jobs.load"])
-def test_one_that_hangs_is_given_up_and_ended(stage: Stage, where: str) -> None:
-    stage.set(on={where: "hang"})
-    client = stage.client(timeout_s=1)
-    with pytest.raises(SlurmUnreachable, match="no answer within 1 s"):
-        client.jobs()
-    assert wait_until(lambda: not children(stage), timeout_s=5)
-
-
-def test_one_that_never_stops_talking_is_given_up(stage: Stage) -> None:
-    stage.set(on={"Jobs.load": "flood"})
-    env = {"SLURM_CONF": str(stage.conf), "PATH": "/bin:/usr/bin"}
-    process = NativeProcess(python=str(stage.python), env=env, timeout_s=20, max_output=100_000)
-    with pytest.raises(SlurmUnreachable, match="longer than 100000 bytes"):
-        process.ask("jobs", {}, tried="all jobs")
-
-
-def test_what_a_library_prints_does_not_get_into_an_answer(stage: Stage) -> None:
-    stage.set(jobs=[{"id": 7}], on={"Jobs.load": "talk"})
-    assert [job.job_id for job in stage.client().jobs()] == ["7"]
-
-
-def test_a_python_without_pyslurm_says_what_to_install(stage: Stage) -> None:
-    client = NativeClient(slurm_conf=str(stage.conf), python=sys.executable, timeout_s=20)
-    with pytest.raises(SlurmUnreachable, match=r"No module named 'pyslurm'.*option python") as caught:
-        client.health()
-    assert caught.value.permanent
-
-
-def test_a_python_that_there_is_not_says_so() -> None:
-    with pytest.raises(SlurmUnreachable, match="can't be started") as caught:
-        NativeClient(python="/nowhere/python").health()
-    assert caught.value.permanent
-
-
-def test_one_process_serves_many_questions_of_many_threads(stage: Stage) -> None:
-    stage.set(jobs=[{"id": 7}])
-    client = stage.client()
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(client.job("7").job_id)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == ["7"] * 8
-    assert len(children(stage)) == 1
-
-
-def test_the_process_ends_with_its_client(stage: Stage) -> None:
-    client = stage.client()
-    client.health()
-    (child,) = children(stage)
-    del client
-    assert wait_until(lambda: identify(child) is None, timeout_s=5)
-
-
-def test_a_request_that_no_pipe_takes_at_once_is_refused(stage: Stage) -> None:
-    stage.set(jobs=[{"id": 7}])
-    with pytest.raises(SlurmRefused, match="longer than"):
-        stage.client().set_excluded_nodes("7", tuple(f"a-node-with-a-long-name-{number}" for number in range(4000)))
-    assert stage.done() == []
-
-
-def children(stage: Stage) -> list[int]:
-    """The running processes of clients of this stage."""
-    wanted = f"SLURM_CONF={stage.conf}".encode()
-    return [
-        pid
-        for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-        if wanted in environment(pid).split(b"\0")
-    ]
-
-
-def environment(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return b""
-
-
-# --- errors ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "permanent"),
-    [
-        ([2017, "Invalid job id specified"], JobNotFound, True),
-        ([2024, "Job is pending execution"], SlurmRefused, True),
-        ([2180, "Invalid node state transition"], SlurmRefused, True),
-        ([2020, "Job can not be altered now, try again later"], SlurmRefused, False),
-        ([9999, "a new error of a new release"], SlurmUnreachable, False),
-        ([0, "no number at all"], SlurmUnreachable, False),
-    ],
-)
-def test_errors_are_told_apart_by_their_numbers(
-    stage: Stage, error: list[object], kind: type[SlurmError], permanent: bool
-) -> None:
-    stage.set(jobs=[{"id": 7}], on={"requeue": error})
-    with pytest.raises(SlurmError) as caught:
-        stage.client().requeue("7", hold=False)
-    assert type(caught.value) is kind
-    assert caught.value.permanent is permanent
-    assert str(error[1]) in caught.value.message
 
 
 # --- which job -------------------------------------------------------------------------------------------------------
@@ -310,6 +148,7 @@ def test_nodes_partitions_and_reservations_are_told_in_our_words(stage: Stage) -
         (lambda client: client.jobs(), {"jobs": [{"id": 7, "submit_time": None}]}),
         (lambda client: client.jobs(), {"jobs": [{"id": 7, "allocated_nodes": "n[1-"}]}),
         (lambda client: client.nodes(), {"nodes": [dict.fromkeys(("reason_time", "configured_gres"))]}),
+        (lambda client: client.nodes(), {}),
         (lambda client: client.health(), {"config": {"version": None}}),
     ],
 )
@@ -384,14 +223,131 @@ def test_what_takes_slurms_commands_is_denied_without_them(stage: Stage) -> None
         client.submit(Submission(script="#!/bin/sh\n", user="ada", work_dir="/ada"))
 
 
+@pytest.mark.parametrize(
+    ("operation", "subject", "given", "shown"),
+    [
+        (Operation.REQUEUE, "7", {}, "pyslurm.Job(7).requeue(hold=False)"),
+        (Operation.REQUEUE_HOLD, "20_1", {}, "pyslurm.Job(20_1).requeue(hold=True)"),
+        (Operation.SET_EXCLUDED_NODES, "7", {"nodes": ("n1",)}, "pyslurm.Job(7).modify(excluded_nodes=['n1'])"),
+        (Operation.SET_EXCLUDED_NODES, "7", {}, "scontrol update JobId=7 ExcNodeList="),
+        (Operation.RELEASE, "7", {}, "pyslurm.Job(7).release()"),
+        (Operation.HOLD, "7", {}, "pyslurm.Job(7).hold()"),
+        (Operation.CANCEL, "7", {}, "pyslurm.Job(7).cancel()"),
+        (Operation.SET_TIME_LIMIT, "7", {"value": "90"}, "pyslurm.Job(7).modify(time_limit=2)"),
+        (Operation.SET_ADMIN_COMMENT, "7", {"value": "a"}, "pyslurm.Job(7).modify(admin_comment='a')"),
+        (Operation.SET_ADMIN_COMMENT, "7", {"value": " "}, "scontrol update JobId=7 AdminComment="),
+        (Operation.DRAIN_NODE, "n1", {"value": "bad"}, "pyslurm.Node(n1).modify(state='DRAIN', reason='bad')"),
+        (Operation.RESUME_NODE, "n1", {}, "pyslurm.Node(n1).modify(state='RESUME')"),
+    ],
+)
+def test_a_preview_is_the_very_call(
+    stage: Stage, operation: Operation, subject: str, given: dict[str, Any], shown: str
+) -> None:
+    assert stage.client().preview(operation, subject, **given) == shown
+
+
+@pytest.mark.parametrize("operation", [Operation.JOBS, Operation.SUBMIT])
+def test_what_is_no_single_call_has_no_preview(stage: Stage, operation: Operation) -> None:
+    with pytest.raises(NotSupported):
+        stage.client().preview(operation, "7")
+
+
+@pytest.mark.parametrize("value", ["", "soon", "-1", "inf"])
+def test_what_is_no_time_is_no_limit(stage: Stage, value: str) -> None:
+    with pytest.raises(SlurmRefused):
+        stage.client().preview(Operation.SET_TIME_LIMIT, "7", value=value)
+
+
+# --- beside Slurm's commands -----------------------------------------------------------------------------------------
+
+
+class Commands:
+    """Stands in for the client of Slurm's commands: it tells of jobs what it was given, and notes what it was asked."""
+
+    told: ClassVar[dict[str, JobRecord]] = {}
+    asked: ClassVar[list[tuple[object, ...]]] = []
+
+    def __init__(self, **_options: object) -> None:
+        pass
+
+    def job(self, job_id: str) -> JobRecord:
+        self.asked.append(("job", job_id))
+        if job_id not in self.told:
+            raise JobNotFound("gone", tried="look", permanent=True)
+        return self.told[job_id]
+
+    def jobs(self) -> list[JobRecord]:
+        self.asked.append(("jobs",))
+        return list(self.told.values())
+
+    def set_excluded_nodes(self, job_id: str, nodes: tuple[str, ...]) -> None:
+        self.asked.append(("set_excluded_nodes", job_id, nodes))
+
+    def set_admin_comment(self, job_id: str, text: str) -> None:
+        self.asked.append(("set_admin_comment", job_id, text))
+
+    def submit(self, submission: Submission) -> str:
+        self.asked.append(("submit", submission.user))
+        return "8"
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> type[Commands]:
+    monkeypatch.setattr("recovery.slurm.native.CliClient", Commands)
+    monkeypatch.setattr("recovery.slurm.native.which", lambda program, path: f"/usr/bin/{program}")
+    monkeypatch.setattr(Commands, "told", {})
+    monkeypatch.setattr(Commands, "asked", [])
+    return Commands
+
+
+def told(job_id: str, state: JobState, **facts: Any) -> JobRecord:
+    submitted_at = datetime.fromtimestamp(AT, UTC)
+    return JobRecord(job_id=job_id, name="train", user="root", state=state, submitted_at=submitted_at, **facts)
+
+
+def failed(number: int) -> dict[str, Any]:
+    return {"id": number, "state": "FAILED", "end_time": AT + 9, "exit_code": 9}
+
+
+def test_the_true_exit_code_is_asked_for_once(stage: Stage, commands: type[Commands]) -> None:
+    stage.set(jobs=[failed(7), {"id": 8}])
+    ended_at = datetime.fromtimestamp(AT + 9, UTC)
+    commands.told["7"] = told("7", JobState.FAILED, exit_code=137, ended_at=ended_at, nodes=("n1",), node_count=1)
+    client = stage.client()
+    for _ in range(2):
+        assert [job.exit_code for job in client.jobs()] == [137, None]
+    assert commands.asked == [("job", "7")]
+
+
+def test_a_hold_on_top_of_ours_is_seen(stage: Stage, commands: type[Commands]) -> None:
+    stage.set(jobs=[{"id": 7, "state": "PENDING", "priority": 0, "state_reason": "job requeued in held state"}])
+    commands.told["7"] = told("7", JobState.PENDING, state_reason="JobHeldAdmin")
+    assert stage.client().job("7").state_reason == "JobHeldAdmin"
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_what_is_told_of_another_attempt_is_not_believed(stage: Stage, commands: type[Commands], restarts: int) -> None:
+    stage.set(jobs=[failed(7)])
+    commands.told["7"] = told("7", JobState.PENDING, restart_count=restarts, exit_code=3)
+    assert stage.client().job("7").exit_code is None
+
+
+def test_many_doubtful_jobs_are_one_question(stage: Stage, commands: type[Commands]) -> None:
+    stage.set(jobs=[failed(number) for number in range(1, 21)])
+    commands.told.update({str(n): told(str(n), JobState.FAILED, exit_code=137) for n in range(1, 20)})
+    assert [job.exit_code for job in stage.client().jobs()] == [137] * 19 + [None]
+    assert commands.asked == [("jobs",)]
+
+
+def test_what_pyslurm_can_not_say_the_commands_say(stage: Stage, commands: type[Commands]) -> None:
+    client = stage.client()
+    client.set_excluded_nodes("7", ())
+    client.set_admin_comment("7", "")
+    assert client.submit(Submission(script="#!/bin/sh\n", user="ada", work_dir="/ada")) == "8"
+    assert commands.asked == [("set_excluded_nodes", "7", ()), ("set_admin_comment", "7", ""), ("submit", "ada")]
+    assert children(stage) == []
+
+
 def test_it_is_found_by_its_name(stage: Stage) -> None:
     options = {"slurm_conf": str(stage.conf), "python": str(stage.python)}
     assert client_for("native", options, timeout_s=20).health().release == "26.05.5"
-
-
-def test_nothing_of_our_environment_gets_to_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOVERY_SECRET_KEY", "not for Slurm")
-    client = stage.client()
-    client.health()
-    (child,) = children(stage)
-    assert b"RECOVERY_SECRET_KEY" not in environment(child)
