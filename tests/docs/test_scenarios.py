@@ -77,4 +77,4 @@ def test_what_an_event_needs_is_what_is_asked_for() -> None:
 
 
 def test_the_number_of_scenarios_is_right() -> None:
-    assert len(list((pages.TOP / "scenarios").glob("*.toml"))) == 15
+    assert f"holds {len(list((pages.TOP / 'scenarios').glob('*.toml')))} to begin with" in PAGE
