@@ -7,7 +7,7 @@ PIP := PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # Debian packages behind the suites for real Slurm, accounting, Redis, PostgreSQL, a real browser and a newer Debian.
 SYSTEM_PACKAGES := slurm-wlm munge slurmdbd slurm-wlm-mysql-plugin mariadb-server slurmrestd slurm-wlm-jwt-plugin \
-	redis-server chromium postgresql mmdebstrap
+	redis-server chromium postgresql mmdebstrap openssl
 
 # `make check` judges the settings as a production site would set them.
 PRODUCTION := RECOVERY_DEBUG=false RECOVERY_DATA_DIR=var/check RECOVERY_ALLOWED_HOSTS=desk.example.org \

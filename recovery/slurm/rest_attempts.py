@@ -1,9 +1,10 @@
-"""Past attempts out of slurmdbd's jobs, as slurmrestd v0.0.40 and newer give them (22.05 loses their exit codes)."""
+"""Past attempts out of slurmdbd's jobs, as slurmrestd v0.0.42 and newer give them (22.05 loses their exit codes)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from recovery.core.types import JobState
@@ -40,8 +41,13 @@ def parse_attempts(entries: Iterable[Mapping[str, Any]], wanted: Iterable[str]) 
 
 
 def _numbered(job_id: str, rows: list[Mapping[str, Any]]) -> list[AttemptRecord]:
+    """By Slurm's own count of restarts, so that an attempt that accounting has lost leaves a gap."""
     ordered = sorted(rows, key=_submitted)
-    return [_attempt(entry, job_id=job_id, number=number) for number, entry in enumerate(ordered)]
+    counts = [values.number(entry, "restart_cnt") for entry in ordered]
+    told = [count for count in counts if count is not None]
+    rises = len(told) == len(counts) and all(before < after for before, after in pairwise(told))
+    numbers = told if rises else range(len(ordered))
+    return [_attempt(entry, job_id=job_id, number=number) for entry, number in zip(ordered, numbers, strict=True)]
 
 
 def _submitted(entry: Mapping[str, Any]) -> datetime:

@@ -58,7 +58,9 @@ def _keeps_accounts(door: RestDoor) -> bool:
     if Operation.ATTEMPTS not in rest_versions.operations(door.version()):
         return False
     try:
-        door.read(Request(method="GET", path=path_of("slurmdb", door.version(), "diag")))
+        # Not its statistics, which are for operators: anybody may ask for a user.
+        user = Request(method="GET", path=path_of("slurmdb", door.version(), "user", door.me() or "root"))
+        rest_json.whole(door.send(user), ignore=frozenset({rest_json.NOTHING_FOUND}))
     except SlurmError:  # not loaded, or no database behind it: the controller has answered all the same
         return False
     return True

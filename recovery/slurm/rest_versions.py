@@ -72,7 +72,6 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="v0.0.40",
         release="23.11",
-        adds=frozenset({Operation.ATTEMPTS}),
         ignores=("slurmdb jobs: exit codes became objects with a signal",),
     ),
     Step(
@@ -80,14 +79,14 @@ STEPS: tuple[Step, ...] = (
         release="24.05",
         ignores=(
             "jobs: minimum_switches, oversubscribe, exclusive and show_flags went, priority_by_partition came",
-            "slurmdb jobs: restart_cnt came; attempts are numbered by their submission",
+            "slurmdb jobs: restart_cnt came, without which an attempt that is missing would not be missed",
             "jobs/state, a shorter list of jobs, has too little for us",
         ),
     ),
     Step(
         name="v0.0.42",
         release="24.11",
-        adds=frozenset({Operation.BATCH_SCRIPT}),
+        adds=frozenset({Operation.ATTEMPTS, Operation.BATCH_SCRIPT}),
         ignores=(
             "jobs: standard_output became the pattern, with stdout_expanded beside it; both are understood",
             "jobs: licenses_allocated, segment_size, submit_line; nodes: cert_flags, tls_cert_last_renewal, topology",
@@ -113,7 +112,7 @@ STEPS: tuple[Step, ...] = (
 
 # What an older version can't, to go on "slurmrestd's API … can't".
 LACKS: dict[Operation, str] = {
-    Operation.ATTEMPTS: "tell how past attempts ended (it reports every failed one as successful)",
+    Operation.ATTEMPTS: "tell all past attempts and how they ended",
     Operation.BATCH_SCRIPT: "give a job's script",
     Operation.REQUEUE: "put a job back into the queue",
     Operation.REQUEUE_HOLD: "put a job back into the queue",

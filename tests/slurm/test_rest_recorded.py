@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from recovery.slurm.base import (
     SlurmUnreachable,
 )
 from recovery.slurm.rest import RestClient
+from recovery.slurm.rest_attempts import job_id_of, parse_attempts
 from recovery.slurm.rest_versions import NEWEST_FIRST, STEPS, operations
 from tests.slurm.rest_server import RECORDED, Asked, Said, Server, recorded, serving
 
@@ -41,7 +43,6 @@ _FILES: tuple[tuple[str, str], ...] = (
     (r"GET /slurmdb/[^/]+/user/\w+", "user_unknown"),
     (r"GET /slurmdb/[^/]+/job/999999", "attempts_unknown"),
     (r"GET /slurmdb/[^/]+/jobs", "script"),
-    (r"GET /slurmdb/[^/]+/diag", "user_root"),
 )
 
 
@@ -280,3 +281,15 @@ def test_recordings_hold_nothing_of_the_machine_they_were_made_on() -> None:
         assert b"eyJ" not in text  # a token
         assert b"/tmp/" not in text.replace(b"/tmp/slurm", b"")
         assert str(Path.home()).encode() + b"/" not in text
+
+
+def test_an_attempt_that_accounting_lost_leaves_a_gap() -> None:
+    body = recorded("26.05", "v0.0.45", "attempts_failed_requeued").data
+    rows = json.loads(body)["jobs"]
+    (job_id,) = {job_id_of(row) for row in rows}
+    whole = parse_attempts(rows, [job_id])[job_id]
+    assert [attempt.number for attempt in whole] == list(range(len(rows)))
+    last = max(rows, key=lambda row: row["time"]["submission"])
+    assert [attempt.number for attempt in parse_attempts([last], [job_id])[job_id]] == [len(rows) - 1]
+    uncounted = [{key: value for key, value in row.items() if key != "restart_cnt"} for row in rows]
+    assert [attempt.number for attempt in parse_attempts(uncounted, [job_id])[job_id]] == list(range(len(rows)))
