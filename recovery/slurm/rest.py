@@ -90,8 +90,9 @@ class RestClient(SlurmClient):
         """All jobs, or None where slurmctld says that none changed since the second in which `mark` was taken.
 
         The mark is the controller's own time, taken before the picture or in it. slurmctld gives "no change" only where
-        its last change is older than that second, so what changed within it is told again rather than missed. What no
-        mark can tell (a clock put back at a fail-over) lasts five minutes at most: then the picture is taken whole.
+        its last change is older than that second, so what changed within it is told again rather than missed. A picture
+        that is older than the mark (of another slurmrestd behind the same address) is none. What no mark can tell (a
+        clock put back at a fail-over) lasts five minutes at most: then the picture is taken whole.
         """
         version, since = self._door.version(), self._usable(mark)
         before = None if rest_versions.is_at_least(version, _DATED) else self._controller_time()
@@ -110,6 +111,8 @@ class RestClient(SlurmClient):
             if since and not entries:
                 return JobsPicture(jobs=None, mark=mark)
             raise BadAnswer("a list of jobs without the time that it is of")
+        if since and dated and dated < int(since):
+            raise BadAnswer("it is older than the picture before it")
         if since and not entries and "last_update" not in data:
             return self.jobs_since("")  # such a list could mean either
         new_mark = f"{dated}@{int(self._clock())}" if dated else ""

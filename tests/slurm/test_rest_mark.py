@@ -77,6 +77,14 @@ def test_a_controller_without_a_time_is_no_answer(server: Server) -> None:
         client(server).jobs_since("")
 
 
+def test_an_answer_that_is_older_than_the_one_before_is_no_picture(server: Server) -> None:
+    server.says(whole(jobs=[], last_update=dated(NOW - 8)))
+    with pytest.raises(SlurmUnreachable, match="older than the picture before"):
+        client(server).jobs_since(f"{NOW - 7}@{NOW - 5}")
+    server.says(whole(jobs=[], last_update=dated(NOW - 7)))
+    assert client(server).jobs_since(f"{NOW - 7}@{NOW - 5}").jobs == []
+
+
 def test_304_to_a_question_for_everything_is_no_answer(server: Server) -> None:
     server.says(Said(status=304, kind=""))
     with pytest.raises(SlurmUnreachable):
