@@ -70,6 +70,16 @@ def test_22_05_is_asked_for_its_time_before_its_jobs(server: Server) -> None:
     assert picture.mark == f"{NOW - 3}@{NOW}"
 
 
+def test_a_clock_that_was_put_back_at_22_05_is_seen_at_once(server: Server) -> None:
+    server.begin(serves="v0.0.38")
+    diag, jobs = whole(statistics={"req_time": NOW - 60}), recorded("22.05", "v0.0.38", "jobs")
+    server.script = lambda asked: diag if asked.path.endswith("/diag") else jobs
+    picture = client(server).jobs_since(f"{NOW - 7}@{NOW - 5}")
+    assert picture.jobs
+    assert picture.mark == f"{NOW - 60}@{NOW}"
+    assert [asked.query for asked in server.asked] == ["", ""]
+
+
 def test_a_controller_without_a_time_is_no_answer(server: Server) -> None:
     server.begin(serves="v0.0.38")
     server.says(whole(statistics={}, jobs=[]))
