@@ -18,7 +18,7 @@ from unittest.mock import patch
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from benchmarks.timing import timed
+from benchmarks.timing import Work, side_by_side, timed
 from recovery.models import Cluster, Job
 from recovery.pipeline.poll import poll_cluster
 from recovery.slurm import cli_squeue
@@ -45,18 +45,22 @@ def measure(jobs: int) -> dict[str, float]:
     """The figures of one cluster. `unchanged_ms` compares every job; with a mark (`…_by_mark`) there is no need to."""
     with tempfile.TemporaryDirectory() as folder, patch.object(cli_squeue, "new_separator", lambda: SEPARATOR):
         desk = Recorded(Path(folder), jobs)
-        bare = timed(desk.fetch_and_parse)
         first = timed(desk.poll, rounds=1)
-        by_mark = timed(desk.poll)
-        unchanged = timed(desk.poll, before=desk.forget_mark)
-        changed = timed(desk.poll, before=desk.change_one_percent)
+        times = side_by_side(
+            {
+                "bare": Work(desk.fetch_and_parse),
+                "unchanged_by_mark": Work(desk.poll),
+                "unchanged": Work(desk.poll, before=desk.forget_mark),
+                "one_percent_changed": Work(desk.poll, before=desk.change_one_percent),
+            }
+        )
         queries = {
             "unchanged": desk.queries(desk.forget_mark),
             "one_percent_changed": desk.queries(desk.change_one_percent),
         }
         peaks = {"bare": peak_mb(desk.fetch_and_parse), "poll": peak_mb(desk.poll_everything)}
         desk.remove()
-    times = {"unchanged": unchanged, "one_percent_changed": changed, "unchanged_by_mark": by_mark}
+    bare = times.pop("bare")
     return {
         "fetch_and_parse_ms": round(bare.seconds * 1000, 1),
         "first_picture_ms": round(first.seconds * 1000, 1),
@@ -65,7 +69,7 @@ def measure(jobs: int) -> dict[str, float]:
         **{f"{name}_times_bare": round(timing.seconds / bare.seconds, 2) for name, timing in times.items()},
         **{f"{name}_queries": count for name, count in queries.items()},
         **{f"{name}_peak_mb": peak for name, peak in peaks.items()},
-        "spread": round(max(bare.spread, unchanged.spread, changed.spread), 2),
+        "spread": round(max(bare.spread, *(timing.spread for timing in times.values())), 2),
     }
 
 

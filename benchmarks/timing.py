@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 ROUNDS = 5
@@ -18,14 +18,36 @@ class Timing:
     spread: float
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something to be timed; `before` runs ahead of each round, and isn't counted."""
+
+    run: Callable[[], object]
+    before: Callable[[], object] | None = None
+
+
 def timed(work: Callable[[], object], *, rounds: int = ROUNDS, before: Callable[[], object] | None = None) -> Timing:
     """Time `work`; `before` runs ahead of each round, and isn't counted."""
-    taken = []
+    return _timing([_seconds(work, before) for _ in range(rounds)])
+
+
+def side_by_side(works: Mapping[str, Work], *, rounds: int = ROUNDS) -> dict[str, Timing]:
+    """Time several in turns, so that a machine that is busy with something else slows all of them alike."""
+    taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
-        if before:
-            before()
-        began = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - began)
+        for name, work in works.items():
+            taken[name].append(_seconds(work.run, work.before))
+    return {name: _timing(seconds) for name, seconds in taken.items()}
+
+
+def _seconds(work: Callable[[], object], before: Callable[[], object] | None) -> float:
+    if before:
+        before()
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _timing(taken: list[float]) -> Timing:
     middle = statistics.median(taken)
     return Timing(middle, (max(taken) - min(taken)) / middle)

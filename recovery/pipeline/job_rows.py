@@ -24,16 +24,18 @@ JOB_FIELDS = (
 ATTEMPT_FIELDS = ("state", "state_reason", "started_at", "ended_at", "exit_code", "exit_signal", "nodes")
 
 _NOT_STORED = frozenset({"admin_comment", "batch_host"})
-_ESTIMATES = frozenset({"started_at", "ended_at"})  # of a waiting job: they move with every pass of the scheduler
-_STORED = [field.name for field in fields(JobRecord) if field.name not in _NOT_STORED]
-_whole = attrgetter(*_STORED)
-_waiting = attrgetter(*(name for name in _STORED if name not in _ESTIMATES))
+_TIMES = ("submitted_at", "eligible_at", "started_at", "ended_at")
+_rest_of = attrgetter(*(field.name for field in fields(JobRecord) if field.name not in {*_NOT_STORED, *_TIMES}))
 
 
 def record_key(record: JobRecord) -> str:
-    """Digest of what is stored of a record: while it is the same there is nothing to compare and nothing to write."""
-    values = _waiting(record) if record.state is JobState.PENDING else _whole(record)
-    return blake2b(repr(values).encode(errors="replace"), digest_size=16).hexdigest()
+    """Digest of what is stored of a record: while it is the same there is nothing to compare and nothing to write.
+
+    Start and end of a job that waits are estimates: they move with every pass of the scheduler, and aren't stored.
+    """
+    start, end = (None, None) if record.state is JobState.PENDING else (record.started_at, record.ended_at)
+    times = [at and at.timestamp() for at in (record.submitted_at, record.eligible_at, start, end)]
+    return blake2b(f"{_rest_of(record)}{times}".encode(errors="replace"), digest_size=16).hexdigest()
 
 
 def fingerprint_of(job: Job) -> Fingerprint:

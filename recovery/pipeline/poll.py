@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -29,7 +29,7 @@ from recovery.pipeline.repair import repair_unknown
 from recovery.pipeline.store_jobs import store_jobs
 from recovery.pipeline.store_nodes import Layout, forget_old_events, layout_fields, read_layout, store_nodes
 from recovery.pipeline.unlisted import Listed, listed_jobs
-from recovery.slurm.base import Health, JobRecord, JobsPicture, NodeRecord, SlurmClient, SlurmError
+from recovery.slurm.base import Health, JobRecord, NodeRecord, SlurmClient, SlurmError
 
 HEALTH_EVERY = timedelta(minutes=5)  # release and configuration change with restarts of the controller only
 LONGEST_MARK = 200
@@ -46,9 +46,10 @@ class PollOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Reading:
-    """Everything that one poll has read; `known` is the picture before."""
+    """Everything that one poll has read; `known` is the picture before. `jobs` is None where none has changed."""
 
-    picture: JobsPicture
+    jobs: Mapping[str, JobRecord] | None  # by job id
+    mark: str
     nodes: list[NodeRecord]
     known: Mapping[str, Listed]
     health: Health | None
@@ -70,8 +71,7 @@ def poll_cluster(cluster: Cluster, *, client: SlurmClient, now: datetime) -> Pol
     for name, value in fields.items():
         setattr(cluster, name, value)
     repair_unknown(cluster, client=client, now=now)
-    jobs = reading.picture.jobs
-    return PollOutcome(observed=True, jobs=None if jobs is None else len(jobs))
+    return PollOutcome(observed=True, jobs=None if reading.jobs is None else len(reading.jobs))
 
 
 def _read(cluster: Cluster, *, client: SlurmClient, now: datetime) -> _Reading:
@@ -81,13 +81,12 @@ def _read(cluster: Cluster, *, client: SlurmClient, now: datetime) -> _Reading:
     picture = client.jobs_since(mark)
     nodes = client.nodes()
     believe_nodes(cluster, nodes)
-    known: Mapping[str, Listed] = {}
-    if picture.jobs is not None:
-        picture = JobsPicture(jobs=_newest_of_each(picture.jobs), mark=picture.mark)
-        known = listed_jobs(cluster)
-        believe_jobs({record.job_id for record in picture.jobs or ()}, known, client=client)
+    jobs = None if picture.jobs is None else _newest_of_each(picture.jobs)
+    known = {} if jobs is None else listed_jobs(cluster)
+    if jobs is not None:
+        believe_jobs(jobs, known, client=client)
     layout = read_layout(cluster, client=client, now=now)
-    return _Reading(picture=picture, nodes=nodes, known=known, health=health, layout=layout)
+    return _Reading(jobs=jobs, mark=picture.mark, nodes=nodes, known=known, health=health, layout=layout)
 
 
 def _is_health_due(cluster: Cluster, now: datetime) -> bool:
@@ -101,15 +100,14 @@ def _way_of(cluster: Cluster) -> str:
     return hashlib.sha256(json.dumps([cluster.backend, cluster.options], sort_keys=True).encode()).hexdigest()
 
 
-def _newest_of_each(records: list[JobRecord]) -> list[JobRecord]:
+def _newest_of_each(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
     """Each job once: a controller that is changing may list one twice, and the newer word counts."""
     newest = {record.job_id: record for record in records}
-    if len(newest) == len(records):
-        return records
-    for record in records:
-        if _age(record) > _age(newest[record.job_id]):
-            newest[record.job_id] = record
-    return list(newest.values())
+    if len(newest) < len(records):
+        for record in records:
+            if _age(record) > _age(newest[record.job_id]):
+                newest[record.job_id] = record
+    return newest
 
 
 def _age(record: JobRecord) -> tuple[datetime, int]:
@@ -117,7 +115,7 @@ def _age(record: JobRecord) -> tuple[datetime, int]:
 
 
 def _cluster_fields(cluster: Cluster, reading: _Reading, *, now: datetime) -> dict[str, object]:
-    mark = reading.picture.mark if len(reading.picture.mark) <= LONGEST_MARK else ""
+    mark = reading.mark if len(reading.mark) <= LONGEST_MARK else ""
     fields: dict[str, object] = {
         "seen_at": now, "tried_at": now, "error": "", "jobs_mark": mark, "jobs_mark_of": _way_of(cluster),
         **layout_fields(reading.layout, now=now),
@@ -145,8 +143,8 @@ def _store(cluster: Cluster, reading: _Reading, *, now: datetime) -> None:
         cluster.accounting = reading.health.accounting
         forget_old_events(cluster, now=now)
     store_nodes(cluster, reading.nodes, now=now)
-    if reading.picture.jobs is not None:
-        store_jobs(cluster, reading.picture.jobs, reading.known, now=now)
+    if reading.jobs is not None:
+        store_jobs(cluster, reading.jobs, reading.known, now=now)
     if cluster.error:
         audit.record("cluster.answers_again", actor=SYSTEM, at=now, subject_kind="cluster", subject_id=cluster.pk)
 

@@ -24,12 +24,14 @@ from recovery.slurm.base import JobRecord
 ATTEMPT_CHANGES = (*job_rows.ATTEMPT_FIELDS, "seen_at", "next_look_at", "closed_at")
 
 
-def store_jobs(cluster: Cluster, records: Sequence[JobRecord], known: Mapping[str, Listed], *, now: datetime) -> None:
-    """Bring the tables to what `records` say. `known`: the jobs of the picture before, by job id.
+def store_jobs(
+    cluster: Cluster, records: Mapping[str, JobRecord], known: Mapping[str, Listed], *, now: datetime
+) -> None:
+    """Bring the tables to what `records` say. `known`: the jobs of the picture before. Both by job id.
 
     `cluster.seen_at` is still the time of the picture before.
     """
-    differing = [record for record in records if _differs(record, known.get(record.job_id))]
+    differing = [record for job_id, record in records.items() if _differs(record, known.get(job_id))]
     jobs = _newest_jobs(cluster, differing, known)
     attempts = _attempts_of(jobs.values())
     changes = _Changes(cluster=cluster, now=now)
@@ -37,9 +39,9 @@ def store_jobs(cluster: Cluster, records: Sequence[JobRecord], known: Mapping[st
         job = jobs.get(record.job_id)
         changes.take(record, job, attempts.get(job.pk, []) if job else [])
     changes.write()
-    listed = {record.job_id for record in records}
-    gone = [row for job_id, row in known.items() if job_id not in listed or row.pk in changes.replaced]
-    store_unlisted(gone, listed, accounting=cluster.accounting, now=now)
+    gone = [row for job_id, row in known.items() if job_id not in records or row.pk in changes.replaced]
+    if gone:
+        store_unlisted(gone, records, accounting=cluster.accounting, now=now)
 
 
 def _differs(record: JobRecord, known: Listed | None) -> bool:
