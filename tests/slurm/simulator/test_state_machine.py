@@ -34,7 +34,7 @@ faults = st.lists(
     max_size=3,
 )
 OTHER_LINES = (  # what a dying job says besides
-    "gpu-", "[gpu-", "2026-", "[after training is done]", "slurmstepd: error: Detected"
+    "gpu-", "[gpu-", "[rank", "2026-", "[after training is done]", "slurmstepd: error: Detected"
 )  # fmt: skip
 
 
