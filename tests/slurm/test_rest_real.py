@@ -129,6 +129,39 @@ def test_a_user_without_rights_changes_nothing_of_others(lab: SlurmLab, tmp_path
         asks.set_time_limit(job, 600)
 
 
+@pytest.fixture
+def operator(lab: SlurmLab) -> Iterator[str]:
+    """A user of this machine with the level that docs/slurmrestd.md asks for, for as long as the test takes."""
+    sacctmgr, name = ("sacctmgr", "-i", "-Q"), "daemon"
+    lab.run(*sacctmgr, "add", "account", "by-token")
+    lab.run(*sacctmgr, "add", "user", name, "account=by-token", "adminlevel=operator")
+    yield name
+    lab.run(*sacctmgr, "delete", "user", name)
+    lab.run(*sacctmgr, "delete", "account", "by-token")
+
+
+@pytest.mark.accounting
+def test_an_operators_token_is_enough_to_see_all_and_to_hold(lab: SlurmLab, operator: str, tmp_path: Path) -> None:
+    job = submit(lab, tmp_path)
+    asks, root = client(jwt_options(lab) | {"user": operator}), client(jwt_options(lab))
+    rights = asks.rights()
+    assert (rights.user, rights.level) == (operator, RightsLevel.OPERATOR)
+    assert asks.health().release == root.health().release
+    assert [node.name for node in asks.nodes()] == [node.name for node in root.nodes()]
+    assert (asks.partitions(), asks.reservations()) == (root.partitions(), root.reservations())
+    assert {known.job_id for known in asks.jobs()} == {known.job_id for known in root.jobs()}
+
+    def holds() -> bool:
+        try:
+            asks.hold(job)
+        except SlurmRefused:  # slurmctld hears of the level a moment later
+            return False
+        return True
+
+    assert wait_until(holds, timeout_s=10)
+    assert lab.run("squeue", "-h", "-j", job, "-o", "%r").strip() == "JobHeldAdmin"
+
+
 def test_a_controller_that_is_gone_is_no_empty_cluster_and_comes_back(lab: SlurmLab, tmp_path: Path) -> None:
     local, jwt = client(local_options(lab)), client(jwt_options(lab))
     mark = local.jobs_since("").mark
