@@ -211,7 +211,11 @@ def _try_a_job(client: SlurmClient, job: Job) -> Outcome:
 
 
 def _try_attempts(client: SlurmClient, job: Job) -> Outcome:
-    found = client.attempts([job.job_id], since=job.first_submitted_at - timedelta(minutes=1))
+    try:
+        found = client.attempts([job.job_id], since=job.first_submitted_at - timedelta(minutes=1))
+    except SlurmRefused as error:
+        remedy = "What is said above of accounting mends this, too."
+        return Outcome(detail=f"refused: {error.message}", state=State.ATTENTION, remedy=remedy)
     count = len(found.get(job.job_id, ()))
     return Outcome(detail=f"tried: {count} of job {job.job_id}", state=State.GOOD)
 
