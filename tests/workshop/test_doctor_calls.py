@@ -154,3 +154,12 @@ def test_slow_answers_do_not_outlast_the_lease(settings: Settings) -> None:
     found = by_what(list(examine_calls(make_cluster(seen_at=None), client, clock=lambda: next(clock))))
     assert len(client.asked) < 6
     assert len(found) == len(Operation) + 1
+
+
+@pytest.mark.django_db
+def test_attempts_that_are_refused_lead_to_what_is_said_of_accounting() -> None:
+    cluster = make_cluster()
+    make_job(run=make_run(cluster=cluster), job_id="1")
+    result = calls_of(cluster, Scripted())[WORDS[Operation.ATTEMPTS]]
+    assert result.state is State.ATTENTION
+    assert "accounting" in result.remedy
