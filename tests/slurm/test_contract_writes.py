@@ -221,7 +221,6 @@ def test_what_can_not_be_submitted_is_refused_and_leaves_no_job(harness: Harness
         replace(fine, script="echo no interpreter"),
         replace(fine, script="#!/bin/sh\n\0"),
         replace(fine, user="no such user"),
-        replace(fine, user="nosuchuser"),
         replace(fine, user="--help"),
         replace(fine, work_dir="relative"),
         replace(fine, excluded_nodes=("n1,n2",)),

@@ -29,12 +29,14 @@ from recovery.slurm.base import (
     SlurmUnreachable,
     Submission,
 )
-from recovery.slurm.names import check_job_id, check_node_name, check_node_names, check_word
+from recovery.slurm.names import check_job_id, check_node_name, check_node_names
 from recovery.slurm.simulator import records
 from recovery.slurm.simulator.scripts import script_of, spec_of
 from recovery.slurm.simulator.state import Trouble, TroubleKind
 from recovery.slurm.simulator.store import Store, WorldStore
 from recovery.slurm.simulator.world import World
+from recovery.slurm.states import check_not_drained
+from recovery.slurm.submissions import check_submission
 
 T = TypeVar("T")
 WRITES = frozenset(operation.value for operation in Operation if operation.is_write)
@@ -158,6 +160,7 @@ class SimulatorClient(SlurmClient):
         check_node_name(name, tried=tried)
         if not reason.strip():
             raise SlurmRefused("You must specify a reason when DOWNING a node", tried=tried, permanent=True)
+        check_not_drained(self.nodes(), name)
         self._call("drain_node", lambda world: world.drain_node(name, reason=reason, by=US))
 
     def resume_node(self, name: str) -> None:
@@ -165,9 +168,7 @@ class SimulatorClient(SlurmClient):
         self._call("resume_node", lambda world: world.resume_node(name))
 
     def submit(self, submission: Submission) -> str:
-        for kind in ("user", "account", "partition"):
-            if word := getattr(submission, kind):
-                check_word(word, kind=kind, tried="sbatch")
+        check_submission(submission, tried="sbatch")
         spec = spec_of(submission)
         return self._call("submit", lambda world: world.submit(spec).job_id)
 

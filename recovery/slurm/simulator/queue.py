@@ -60,6 +60,8 @@ def _refuse_what_never_runs(stage: Stage, job: Job, *, tried: str) -> None:
     wanted = set(spec.features.replace("|", "&").split("&")) if spec.features else set()
     if partition_of(stage, job) is None:
         raise SlurmRefused("Invalid partition name specified", tried=tried, permanent=True)
+    if set(job.excluded) - set(stage.state.nodes):
+        raise SlurmRefused("Invalid node name specified", tried=tried, permanent=True)
     if wanted - known:
         raise SlurmRefused("Invalid feature specification", tried=tried, permanent=True)
     if spec.reservation:

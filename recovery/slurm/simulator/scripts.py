@@ -7,6 +7,7 @@ any other script only `sleep N` and `exit N` are understood.
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -77,7 +78,7 @@ def _overrides(submission: Submission) -> dict[str, Any]:
         "comment": submission.comment,
         "admin_comment": submission.admin_comment,
         "excluded_nodes": submission.excluded_nodes,
-        "time_limit_s": submission.time_limit_s,
+        "time_limit_s": submission.time_limit_s and math.ceil(submission.time_limit_s / 60) * 60.0,  # Slurm's minutes
         "hold": submission.hold,
         "environment": submission.environment,
     }
