@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import secrets
 import sys
 import tempfile
 
@@ -37,6 +38,8 @@ def set_up(folder: str) -> None:
         RECOVERY_DATA_DIR=folder,
         DATABASE_URL=f"sqlite:///{folder}/bench.sqlite3",
         RECOVERY_LOG_LEVEL="ERROR",
+        RECOVERY_DEBUG="false",  # else Django keeps a copy of every statement
+        RECOVERY_SECRET_KEY=secrets.token_urlsafe(50),
     )
     django.setup()
     from django.core.management import call_command  # noqa: PLC0415 - as above

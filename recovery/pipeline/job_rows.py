@@ -25,7 +25,9 @@ ATTEMPT_FIELDS = ("state", "state_reason", "started_at", "ended_at", "exit_code"
 
 _NOT_STORED = frozenset({"admin_comment", "batch_host"})
 _TIMES = ("submitted_at", "eligible_at", "started_at", "ended_at")
-_rest_of = attrgetter(*(field.name for field in fields(JobRecord) if field.name not in {*_NOT_STORED, *_TIMES}))
+_rest_of = attrgetter(
+    *(field.name for field in fields(JobRecord) if field.name not in {*_NOT_STORED, *_TIMES, "state"})
+)
 
 
 def record_key(record: JobRecord) -> str:
@@ -35,7 +37,7 @@ def record_key(record: JobRecord) -> str:
     """
     start, end = (None, None) if record.state is JobState.PENDING else (record.started_at, record.ended_at)
     times = [at and at.timestamp() for at in (record.submitted_at, record.eligible_at, start, end)]
-    return blake2b(f"{_rest_of(record)}{times}".encode(errors="replace"), digest_size=16).hexdigest()
+    return blake2b(f"{record.state}{_rest_of(record)}{times}".encode(errors="replace"), digest_size=16).hexdigest()
 
 
 def fingerprint_of(job: Job) -> Fingerprint:
