@@ -1,7 +1,7 @@
 """Part of ingest: the checkpoint folder of a run, as rows.
 
 A checkpoint is complete when two looks, a pass apart, found the same complete structure. Where the folder can't be
-read, the trainer's own word counts and is marked as such.
+read or its layout is not recognised, the trainer's own word counts and is marked as such.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from recovery.sources.checkpoints import FolderScan, scan_checkpoints
 NEWEST = 20  # so many checkpoint folders are looked at in a pass; older ones are no longer restored from
 REMOVED = "Removed since, by the run's own rotation or by somebody."
 SAY_AGAIN = timedelta(minutes=1)  # so often it is stored that nothing has changed
-BY_WORD = "by the trainer's own word; the folder can't be read: "
+BY_WORD = "By the trainer's own word. "
+WORD_PATH = "#step-"  # in the path of a checkpoint that is known by word only
+SEEN = "The trainer's word, which counted as long as its folder could not be read."
 
 Scan = Callable[..., FolderScan]
 
@@ -32,13 +34,18 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
     run = attempt.job.run
     folder = run.checkpoint_dir or _learn_folder(attempt, run)
     if not folder:
-        return _take_the_word(attempt, run, "no checkpoint folder is known", now=now)
-    found = scan(folder, roots=settings.CHECKPOINT_ROOTS, newest=NEWEST)
+        return _take_the_word(attempt, run, "No checkpoint folder is known.", now=now)
+    found = scan(folder, roots=settings.CHECKPOINT_ROOTS, newest=NEWEST, settled=_settled(run))
     if found.error:
-        return _take_the_word(attempt, run, found.error, now=now)
+        return _take_the_word(attempt, run, f"{found.error} {found.remedy}", now=now)
     with transaction.atomic():
         _store(attempt, run, found, now=now)
     return ""
+
+
+def _settled(run: Run) -> dict[str, str]:
+    rows = Checkpoint.objects.filter(run=run, state=CheckpointState.COMPLETE).exclude(fingerprint="")
+    return dict(rows.values_list("path", "fingerprint"))
 
 
 def _learn_folder(attempt: Attempt, run: Run) -> str:
@@ -64,11 +71,15 @@ def _store(attempt: Attempt, run: Run, found: FolderScan, *, now: datetime) -> N
             same.append(row.pk)
     if same:
         Checkpoint.objects.filter(pk__in=same).update(checked_at=now)
-    whole = len(found.looks) < NEWEST  # otherwise older ones may lie beyond what was looked at
+    whole = found.whole  # otherwise older ones may lie beyond what was looked at
     oldest = min((look.step for look in found.looks), default=0)
     seen = {look.path for look in found.looks}
+    seen_steps = {look.step for look in found.looks}
     for row in known.values():
-        gone = row.path not in seen and row.state != CheckpointState.MISSING and not row.detail.startswith(BY_WORD)
+        if WORD_PATH in row.path:
+            _withdraw_word(row, seen_steps, now=now)
+            continue
+        gone = row.path not in seen and row.state != CheckpointState.MISSING
         if gone and (whole or row.step >= oldest):
             row.state, row.detail, row.checked_at = (
                 CheckpointState.MISSING,
@@ -76,6 +87,13 @@ def _store(attempt: Attempt, run: Run, found: FolderScan, *, now: datetime) -> N
                 now,
             )
             row.save()
+
+
+def _withdraw_word(row: Checkpoint, seen: set[int], *, now: datetime) -> None:
+    """What the folder shows counts more than what was said when it couldn't be read."""
+    if row.step in seen and row.state == CheckpointState.COMPLETE:
+        row.state, row.detail, row.checked_at = CheckpointState.UNKNOWN, SEEN, now
+        row.save()
 
 
 def _create(attempt: Attempt, run: Run, look: CheckpointLook, *, now: datetime) -> None:
@@ -121,7 +139,7 @@ def _take_the_word(attempt: Attempt, run: Run, trouble: str, *, now: datetime) -
         if signal.step is None:
             continue
         Checkpoint.objects.get_or_create(
-            run=run, path=f"{signal.path or run.checkpoint_dir}#step-{signal.step}",
+            run=run, path=f"{signal.path or run.checkpoint_dir}{WORD_PATH}{signal.step}",
             defaults={
                 "attempt": attempt, "step": signal.step, "state": CheckpointState.COMPLETE,
                 "detail": (BY_WORD + trouble)[:300], "first_seen_at": signal.at, "completed_at": signal.at,

@@ -1,23 +1,23 @@
 """Looking at a checkpoint folder: which steps are there, and is each of them whole at this moment.
 
-Nothing is read but the tracker file (64 bytes at most) and the names, sizes and times of files, of the newest
-checkpoints only and within a budget: these folders lie on the file systems that training depends on.
+Of the newest checkpoints only, and within a budget, the names, sizes and times of files are read, and of some files
+the two ends: these folders lie on the file systems that training depends on.
 """
 
 from __future__ import annotations
 
-import heapq
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 
 from recovery.core.checkpoints import CheckpointLook
 from recovery.core.types import CheckpointState
-from recovery.sources.beneath import NotThere, Refused, open_folder, unreadable
+from recovery.sources.beneath import NotThere, Refused, open_folder, show, unreadable
 from recovery.sources.checkpoints.layouts import LAYOUTS
-from recovery.sources.checkpoints.listing import Budget, Listing, list_checkpoint, read_small
+from recovery.sources.checkpoints.listing import Budget, Listing, list_checkpoint, list_files, read_small
 from recovery.sources.checkpoints.rules import Layout, Tracker
 
 __all__ = ["FolderScan", "scan_checkpoints"]
@@ -26,6 +26,7 @@ ROOTS_SETTING = "RECOVERY_CHECKPOINT_ROOTS"
 MOST_ENTRIES = 100_000  # names in the folder itself that are looked at
 MOST_FILES = 60_000  # files whose size is asked for in one scan
 DETAIL_CHARS = 300
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +35,7 @@ class FolderScan:
 
     `error` is not empty where nothing can be concluded (`remedy` says what would help), `missing` is True where the
     folder isn't there (yet). `tracker_step` is the step that the trainer would load, None where nothing names one.
+    `whole` is False where older checkpoints may be there that were not looked at.
     """
 
     looks: tuple[CheckpointLook, ...]
@@ -41,13 +43,20 @@ class FolderScan:
     error: str
     remedy: str
     missing: bool
+    whole: bool = True
 
 
-def scan_checkpoints(directory: str, *, roots: Sequence[str], newest: int = 20) -> FolderScan:
-    """Look at the `newest` checkpoints (by step) in `directory`. Never raises on account of what is there."""
+def scan_checkpoints(
+    directory: str, *, roots: Sequence[str], newest: int = 20, settled: Mapping[str, str] = NOTHING
+) -> FolderScan:
+    """Look at the `newest` checkpoints (by step) in `directory`. Never raises on account of what is there.
+
+    `settled` are the fingerprints of checkpoints, by path, that are known to be complete: where nothing has changed,
+    their files are not opened again.
+    """
     try:
         with _opened(directory, roots) as at:
-            return _scan(at, directory, roots, newest)
+            return _scan(at, directory, roots, newest, settled)
     except NotThere:
         return FolderScan(looks=(), tracker_step=None, error="", remedy="", missing=True)
     except Refused as refused:
@@ -69,44 +78,101 @@ def _opened(directory: str, roots: Sequence[str]) -> Iterator[int]:
         os.close(at)
 
 
-def _scan(at: int, directory: str, roots: Sequence[str], newest: int) -> FolderScan:
+def _scan(at: int, directory: str, roots: Sequence[str], newest: int, settled: Mapping[str, str]) -> FolderScan:
     with os.scandir(at) as entries:
         names = [entry.name for entry in islice(entries, MOST_ENTRIES)]
     layout = _layout_of(names)
-    tracker = layout.tracker(read_small(at, layout.tracker_name, path=_join(directory, layout.tracker_name)))
-    steps = [(step, name) for name in names if (step := layout.step_of(name)) is not None]
-    listings = _list(at, directory, roots, heapq.nlargest(newest, steps))
+    if layout is None:
+        raise _not_recognised(directory, names)
+    tracker = layout.tracker(_tracker(at, directory, layout))
+    found = _found(layout, names)
+    if names and not found and (note := layout.nameless())[0] and any(map(layout.belongs, names)):
+        raise Refused(*note)
+    newest_first = sorted(found, key=lambda each: (each.step, each.key), reverse=True)
+    listings = _list(at, directory, roots, newest_first[:newest], layout, settled)
+    markers = set(names)
+    for listing in listings:
+        listing.marked = layout.marker(listing.key) in markers
     if os.fstat(at).st_nlink == 0:  # the folder itself was removed while we looked
         raise NotThere(directory)
     verdicts = layout.judge(listings, tracker)
     looks = [_look(listing, *verdict) for listing, verdict in zip(listings, verdicts, strict=True)]
-    looks.extend(_lost(directory, layout, tracker, {step for step, _ in steps}))
+    looks.extend(_lost(directory, layout, tracker, {each.step for each in found}))
     return FolderScan(
         looks=tuple(sorted(looks, key=lambda look: (look.step, look.path))),
         tracker_step=tracker.step,
         error="",
         remedy="",
         missing=False,
+        whole=len(listings) == len(found),
     )
 
 
-def _layout_of(names: Sequence[str]) -> Layout:
-    """The layout whose folders or tracker are among `names`; the first one where nothing tells."""
+@dataclass(kw_only=True, slots=True)
+class _Found:
+    """A checkpoint by its names in the folder: one folder, or one or more files."""
+
+    step: int
+    key: str
+    names: list[str]
+
+
+def _found(layout: Layout, names: Sequence[str]) -> list[_Found]:
+    found: dict[tuple[int, str], _Found] = {}
+    for name in sorted(names):
+        step = layout.step_of(name)
+        if step is not None:
+            key = layout.key(name)
+            found.setdefault((step, key), _Found(step=step, key=key, names=[])).names.append(name)
+    return list(found.values())
+
+
+def _tracker(at: int, directory: str, layout: Layout) -> bytes | None:
+    if not layout.tracker_name:
+        return None
+    return read_small(at, layout.tracker_name, path=_join(directory, layout.tracker_name))
+
+
+def _layout_of(names: Sequence[str]) -> Layout | None:
+    """The layout that most of `names` belong to; the first one for an empty folder, None where nothing tells."""
+    if not names:
+        return LAYOUTS[0]
     known = set(names)
+    best, most = None, (0, False)
     for layout in LAYOUTS:
-        if layout.tracker_name in known or any(layout.step_of(name) is not None for name in names):
-            return layout
-    return LAYOUTS[0]
+        fits = (sum(map(layout.belongs, names)), layout.tracker_name in known)
+        if fits > most:
+            best, most = layout, fits
+    return best
 
 
-def _list(at: int, directory: str, roots: Sequence[str], steps: Sequence[tuple[int, str]]) -> list[Listing]:
+def _not_recognised(directory: str, names: Sequence[str]) -> Refused:
+    """Silence would read as "no checkpoint yet": what is there may well be one."""
+    return Refused(
+        f"Layout not recognised: nothing in {show(directory)} is a checkpoint of a known trainer"
+        f" ({len(names)} names, {show(min(names))} among them).",
+        "Name the folder that holds the checkpoints themselves as checkpoint_dir (layouts: docs/checkpoints.md).",
+    )
+
+
+def _list(
+    at: int, directory: str, roots: Sequence[str], found: Sequence[_Found], layout: Layout, settled: Mapping[str, str]
+) -> list[Listing]:
     """Listings, newest first; what the budget doesn't allow is left out, the oldest first."""
     budget = Budget(MOST_FILES)
     listings: list[Listing] = []
-    for step, name in steps:
-        listing = list_checkpoint(
-            at, name, step=step, path=_join(directory, name), roots=roots, setting=ROOTS_SETTING, budget=budget
-        )
+    for each in found:
+        path = _join(directory, each.names[0])
+        listing = None
+        if len(each.names) == 1:
+            listing = list_checkpoint(
+                at, each.names[0], step=each.step, path=path, roots=roots, setting=ROOTS_SETTING, budget=budget,
+                inside=layout.inside, settled=settled.get(path, ""),
+            )  # fmt: skip
+        if listing is None and layout.as_files:
+            listing = list_files(
+                at, each.names, step=each.step, path=path, key=each.key, budget=budget, settled=settled.get(path, "")
+            )
         if budget.spent and listings:
             break
         if listing is not None:

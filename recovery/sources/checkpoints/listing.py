@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from recovery.sources.beneath import NotThere, Refused, denied, open_folder, show, unreadable
+from recovery.sources.checkpoints.ends import Kind, Verdict, kind_of, read_ends
 
 MOST_DEPTH = 3  # folders below a checkpoint's own that are entered
+MOST_INSIDE = 48  # files of one checkpoint that are looked into
 SMALL_BYTES = 64
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,11 +30,19 @@ class Listing:
     """One checkpoint folder.
 
     `files` are the regular files and `odd` all else that isn't a folder (links, pipes), both by path below the folder.
-    `trouble` says what couldn't be looked at, or "".
+    Where a checkpoint is no folder, they are its files in the run's folder. `inside` is the verdict on each file that
+    was looked into, `texts` what was read of those that name others. `marked` tells that a marker beside it says that
+    it is being written, `settled` that it was complete before and nothing has changed. `trouble` says what couldn't be
+    looked at, or "".
     """
 
     step: int
     path: str
+    key: str = ""
+    marked: bool = False
+    settled: bool = False
+    inside: dict[str, Verdict] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
     files: dict[str, FileFact] = field(default_factory=dict)
     odd: set[str] = field(default_factory=set)
     trouble: str = ""
@@ -87,10 +97,22 @@ def read_small(at: int, name: str, *, path: str) -> bytes | None:
 
 
 def list_checkpoint(
-    at: int, name: str, *, step: int, path: str, roots: Sequence[str], setting: str, budget: Budget
+    at: int,
+    name: str,
+    *,
+    step: int,
+    path: str,
+    roots: Sequence[str],
+    setting: str,
+    budget: Budget,
+    inside: bool = False,
+    settled: str = "",
 ) -> Listing | None:
-    """The files below the folder `name` of the folder `at`; None where it isn't a folder, or is gone."""
-    listing = Listing(step=step, path=path)
+    """The files below the folder `name` of the folder `at`; None where it isn't a folder, or is gone.
+
+    `inside` has its files looked into, unless its fingerprint is `settled`.
+    """
+    listing = Listing(step=step, path=path, key=name)
     try:
         folder = _open_checkpoint(at, name, path, roots, setting)
     except NotThere:
@@ -102,9 +124,70 @@ def list_checkpoint(
         return None
     try:
         _walk(folder, "", listing, budget, depth=0)
+        listing.settled = listing.fingerprint == settled != ""
+        if inside and not listing.settled:
+            _look_inside(folder, listing)
     finally:
         os.close(folder)
     return listing
+
+
+def list_files(
+    at: int, names: Sequence[str], *, step: int, path: str, key: str, budget: Budget, settled: str = ""
+) -> Listing | None:
+    """A checkpoint that consists of the files `names` in the folder `at` itself; None where none is there any more."""
+    listing = Listing(step=step, path=path, key=key)
+    for name in names:
+        budget.left -= 1
+        try:
+            info = os.stat(name, dir_fd=at, follow_symlinks=False)
+        except OSError as error:
+            listing.trouble = _trouble(error, name)
+            continue
+        if stat.S_ISREG(info.st_mode):
+            listing.files[name] = FileFact(size=info.st_size, mtime_ns=info.st_mtime_ns)
+        else:
+            listing.odd.add(name)
+    listing.settled = listing.fingerprint == settled != ""
+    if not listing.settled:
+        _look_inside(at, listing)
+    return listing if listing.files or listing.odd else None
+
+
+def _look_inside(folder: int, listing: Listing) -> None:
+    """Texts first, as they name other files; then the smallest, as what was cut off is small."""
+    kinds = {name: kind for name in listing.files if (kind := kind_of(name))}
+    order = {
+        name: (kind not in (Kind.TEXT, Kind.INDEX, Kind.METADATA), listing.files[name].size)
+        for name, kind in kinds.items()
+    }
+    for name in sorted(order, key=lambda name: (order[name], name))[:MOST_INSIDE]:
+        try:
+            descriptor = _open_below(folder, name)
+            try:
+                size = os.fstat(descriptor).st_size
+                listing.inside[name], text = read_ends(descriptor, size, kinds[name])
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            listing.trouble = _trouble(error, name)
+            return
+        if text:
+            listing.texts[name] = text
+
+
+def _open_below(folder: int, name: str) -> int:
+    """The file `name` below `folder`; no component may be a link. Raises OSError."""
+    *folders, last = name.split("/")
+    at = os.dup(folder)
+    try:
+        for part in folders:
+            below = os.open(part, _OPEN_FOLDER, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(last, _OPEN_FILE, dir_fd=at)
+    finally:
+        os.close(at)
 
 
 def _open_checkpoint(at: int, name: str, path: str, roots: Sequence[str], setting: str) -> int | None:

@@ -9,14 +9,15 @@ its files must show no hole.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 from recovery.core.logs.marks import step_of
 from recovery.core.types import CheckpointState
 from recovery.sources.beneath import Refused, show
+from recovery.sources.checkpoints.ends import Verdict
 from recovery.sources.checkpoints.listing import SMALL_BYTES, Listing
-from recovery.sources.checkpoints.rules import Layout, Tracker, Verdict, too_small
+from recovery.sources.checkpoints.rules import Layout, Plain, Sizes, Tracker, against
 
 _FOLDER = re.compile(r"iter_([0-9]{7,10})")
 _RANK_FOLDER = re.compile(r"mp_rank_([0-9]{2,5})(?:_([0-9]{3,5}))?(?:_([0-9]{3,5}))?/[^/]{1,250}\.(?:pt|pth)")
@@ -24,12 +25,11 @@ _DIST_SHARD = re.compile(r"__([0-9]{1,7})_[0-9]{1,7}\.distcp")
 _DIST_EXTRAS = (".metadata", "common.pt")
 _NOTE = "metadata.json"  # which format it is in; its length differs from step to step
 
-Shards = Mapping[str, int]  # file name below the checkpoint → size
 
-
-class _Megatron:
+class _Megatron(Plain):
     name = "megatron"
     tracker_name = "latest_checkpointed_iteration.txt"
+    inside = False  # its tracker vouches for them
 
     def step_of(self, name: str) -> int | None:
         found = _FOLDER.fullmatch(name)
@@ -61,7 +61,7 @@ class _Megatron:
             if not (flaw or listing.trouble)
         }
         return [
-            _verdict(listing, tracker, flaw or _against(listing.step, _without_note(each), sound))
+            _verdict(listing, tracker, flaw or against(listing.step, _without_note(each), sound, rank=_rank))
             for listing, each, flaw in zip(listings, shards, flaws, strict=True)
         ]
 
@@ -91,11 +91,11 @@ def _is_shard(name: str) -> bool:
     return name in (*_DIST_EXTRAS, _NOTE) or bool(_DIST_SHARD.fullmatch(name) or _RANK_FOLDER.fullmatch(name))
 
 
-def _shards(listing: Listing) -> Shards:
+def _shards(listing: Listing) -> Sizes:
     return {name: fact.size for name, fact in listing.files.items() if _is_shard(name)}
 
 
-def _flaw(shards: Shards) -> str:
+def _flaw(shards: Sizes) -> str:
     """What is wrong with these files by themselves, as a sentence, or ""."""
     if not shards:
         return "There is no shard in it."
@@ -108,7 +108,7 @@ def _flaw(shards: Shards) -> str:
     return _grid_flaw(shards)
 
 
-def _dist_flaw(shards: Shards) -> str:
+def _dist_flaw(shards: Sizes) -> str:
     """torch_dist, torch_dcp: `.metadata` is written by one rank after all shards; the other two come as a pair."""
     if ".metadata" not in shards:
         return ".metadata is missing: not all ranks had written their shards."
@@ -119,7 +119,7 @@ def _dist_flaw(shards: Shards) -> str:
     return ""
 
 
-def _grid_flaw(shards: Shards) -> str:
+def _grid_flaw(shards: Sizes) -> str:
     """Legacy: a folder per model-parallel rank, `mp_rank_<tensor>[_<pipeline>[_<expert>]]`, numbered without holes."""
     places = {place for name in shards if (place := _place(name))}
     for axes in {len(place) for place in places}:
@@ -131,7 +131,7 @@ def _grid_flaw(shards: Shards) -> str:
     return _uneven(shards)
 
 
-def _uneven(shards: Shards) -> str:
+def _uneven(shards: Sizes) -> str:
     """Every rank writes files of the same names."""
     by_folder: dict[str, set[str]] = {}
     for name in shards:
@@ -154,36 +154,13 @@ def _rank_folder(place: Sequence[int]) -> str:
     return f"mp_rank_{place[0]:02d}" + "".join(f"_{part:03d}" for part in place[1:])
 
 
-def _against(step: int, mine: Shards, sound: Mapping[int, Shards]) -> str:
-    """What is wrong with these files beside those of the run's sound checkpoints, as a sentence, or ""."""
-    older = max((other for other in sound if other < step), default=None)
-    newer = min((other for other in sound if other > step), default=None)
-    neighbours = [sound[other] for other in (older, newer) if other is not None]
-    return _lacks(mine, neighbours) or too_small(mine, [shards for other, shards in sound.items() if other != step])
-
-
-def _without_note(shards: Shards) -> Shards:
+def _without_note(shards: Sizes) -> Sizes:
     return {name: size for name, size in shards.items() if name != _NOTE}
 
 
-def _lacks(mine: Shards, neighbours: Sequence[Shards]) -> str:
-    """A shard that the neighbours have.
-
-    A run may go on with fewer ranks, and a sharded checkpoint then lacks the last ranks' files altogether. That is
-    believed unless the checkpoints on both sides have them.
-    """
-    lacking = [sorted(other.keys() - mine.keys()) for other in neighbours if mine.keys() < other.keys()]
-    if not lacking:
-        return ""
-    if len(lacking) < 2 and _is_resize(mine, lacking[0]):
-        return ""
-    return f"{show(lacking[0][0])} is missing ({len(lacking[0])} files fewer than in the checkpoint beside it)."
-
-
-def _is_resize(mine: Shards, lacking: Sequence[str]) -> bool:
-    ranks = [int(found[1]) for name in mine if (found := _DIST_SHARD.fullmatch(name))]
-    gone = [int(found[1]) for name in lacking if (found := _DIST_SHARD.fullmatch(name))]
-    return len(gone) == len(lacking) and bool(ranks) and min(gone) > max(ranks)
+def _rank(name: str) -> int | None:
+    found = _DIST_SHARD.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 LAYOUT: Layout = _Megatron()

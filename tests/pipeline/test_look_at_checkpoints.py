@@ -1,0 +1,61 @@
+"""A checkpoint folder that can't be judged: the trainer's own word counts, and is marked as such."""
+
+from __future__ import annotations
+
+from recovery.core.types import CheckpointState
+from recovery.models import Checkpoint
+from tests.pipeline.conftest import Desk
+
+
+def save_by_word(desk: Desk, step: int) -> None:
+    desk.say(f"saving checkpoint at iteration {step:7d} to {desk.checkpoints} in torch format")
+    desk.say(f"  successfully saved checkpoint from iteration {step:7d} to {desk.checkpoints} [ t 1/1, p 1/1 ]")
+
+
+def train(desk: Desk) -> None:
+    desk.submit()
+    desk.start()
+    desk.checkpoints.mkdir(parents=True, exist_ok=True)
+    desk.train(1, 10)
+
+
+def test_a_layout_that_is_not_recognised_leaves_the_trainers_word(desk: Desk) -> None:
+    train(desk)
+    (desk.checkpoints / "weights_of_ten.npz").write_bytes(b"1")
+    save_by_word(desk, 10)
+    desk.tick(times=2)
+    row = Checkpoint.objects.get()
+    assert (row.step, row.state) == (10, CheckpointState.COMPLETE)
+    assert row.detail.startswith("By the trainer's own word. Layout not recognised")
+    assert "checkpoint_dir" in row.detail
+
+
+def test_a_folder_without_a_word_has_no_checkpoint(desk: Desk) -> None:
+    train(desk)
+    (desk.checkpoints / "weights_of_ten.npz").write_bytes(b"1")
+    desk.tick(times=2)
+    assert not Checkpoint.objects.exists()
+
+
+def test_what_the_folder_shows_later_counts_more_than_the_word(desk: Desk) -> None:
+    train(desk)
+    odd = desk.checkpoints / "weights_of_ten.npz"
+    odd.write_bytes(b"1")
+    save_by_word(desk, 10)
+    desk.tick(times=2)
+    (desk.checkpoints / "iter_0000010").mkdir()
+    (desk.checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
+    desk.tick(times=2)
+    assert set(Checkpoint.objects.values_list("step", "state")) == {
+        (10, CheckpointState.UNKNOWN),
+        (10, CheckpointState.TORN),
+    }
+
+
+def test_a_checkpoint_that_settled_is_not_opened_again_until_it_changes(desk: Desk) -> None:
+    desk.run_with_checkpoint()
+    assert Checkpoint.objects.get().state == CheckpointState.COMPLETE
+    shard = next(desk.checkpoints.glob("iter_*/*/*.pt"))
+    shard.write_bytes(b"")
+    desk.tick()
+    assert Checkpoint.objects.get().state == CheckpointState.TORN
