@@ -20,7 +20,7 @@ from recovery.slurm.rest_door import _versions
 from recovery.slurm.rest_http import HttpAnswer, Request, RestHttp
 from tests.slurm.rest_server import Said, recorded
 
-EXAMPLES = 60
+EXAMPLES = 40
 URL = "http://fuzzed.invalid"
 
 scalars = st.one_of(
