@@ -4,16 +4,17 @@ The script comes on sbatch's standard input. sbatch itself becomes the job's use
 the script's own #SBATCH lines by that user's rights: with root's and --uid, a line such as `#SBATCH --gid=0` would be
 obeyed. The job gets its user's login environment (--get-user-env) and what was asked for besides; these variables
 go through a file (--export-file), never through the environment of sbatch, where LD_PRELOAD or SBATCH_* would act.
+Our own resource limits stay with us (--propagate=NONE): those of a service are not what a training job needs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from recovery.slurm.base import SlurmRefused, Submission
 from recovery.slurm.cli_writes import minutes
-from recovery.slurm.command import FILE, Input
+from recovery.slurm.command import Input
 from recovery.slurm.json_values import BadAnswer, clean
 from recovery.slurm.names import one_line
 
@@ -30,21 +31,16 @@ def arguments(submission: Submission, *, tried: str) -> list[str]:
         "--comment": clean(submission.comment),
         "--exclude": ",".join(submission.excluded_nodes),
     }
-    argv = ["sbatch", "--parsable", "--get-user-env", "--export=ALL"]
+    argv = ["sbatch", "--parsable", "--get-user-env", "--export=ALL", "--propagate=NONE"]
     argv += [f"{option}={value}" for option, value in options.items() if value]
-    if submission.environment:
-        argv.append(f"--export-file={FILE}")
     if submission.time_limit_s is not None:
         argv.append(f"--time={minutes(submission.time_limit_s, tried=tried)}")
     return [*argv, "--hold"] if submission.hold else argv
 
 
 def given(submission: Submission) -> Input:
-    return Input(text=submission.script, file=_file(submission.environment) if submission.environment else None)
-
-
-def _file(environment: Mapping[str, str]) -> bytes:
-    return b"".join(f"{name}={value}\0".encode() for name, value in environment.items())
+    variables = b"".join(f"{name}={value}\0".encode() for name, value in submission.environment.items())
+    return Input(text=submission.script, file=variables or None, file_option="--export-file=")
 
 
 def job_id(answer: str) -> str:

@@ -41,16 +41,14 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Input:
-    """What a command is given besides its arguments: its standard input, and a file that it finds under a number.
+    """What a command is given besides its arguments: its standard input, and a file behind an open descriptor.
 
-    `file` is put behind an open descriptor, whose number takes the place of `FILE` in the arguments.
+    The descriptor's number is told by one more argument: `file_option` and the number.
     """
 
     text: str = ""
     file: bytes | None = None
-
-
-FILE = "{file}"
+    file_option: str = ""
 
 
 def run(
@@ -87,10 +85,10 @@ def run(
 def _start(argv: Sequence[str], *, env: Mapping[str, str], given: Input, files: ExitStack) -> subprocess.Popen[bytes]:
     """In a process group of its own, so that whatever it started can be ended with it."""
     numbers = [files.enter_context(_holding(given.file)).fileno()] if given.file is not None else []
-    words = [word.replace(FILE, str(numbers[0])) for word in argv] if numbers else argv
     return subprocess.Popen(
-        words,
+        [*argv, *(f"{given.file_option}{number}" for number in numbers)],
         env=dict(env),
+        umask=0o022,  # a job that is submitted takes it over, and ours may be stricter
         stdin=files.enter_context(_holding(given.text.encode())) if given.text else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
