@@ -63,7 +63,9 @@ def test_the_list_and_the_single_look_say_the_same(harness: Harness) -> None:
     assert [found for found in harness.client.jobs() if found.job_id == job.job_id] == [harness.client.job(job.job_id)]
 
 
-@pytest.mark.parametrize(("exit_code", "state"), [(0, JobState.COMPLETED), (7, JobState.FAILED)])
+@pytest.mark.parametrize(
+    ("exit_code", "state"), [(0, JobState.COMPLETED), (7, JobState.FAILED), (137, JobState.FAILED)]
+)
 def test_an_ended_job_stays_known_with_its_exit_code(harness: Harness, exit_code: int, state: JobState) -> None:
     job = wait_for(harness, harness.submit(seconds=1, exit_code=exit_code), state)
     assert (job.exit_code, job.exit_signal) == (exit_code, None)
