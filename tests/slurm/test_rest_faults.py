@@ -14,6 +14,7 @@ from recovery.slurm.base import (
     JobNotFound,
     NotSupported,
     Operation,
+    RightsLevel,
     SlurmClient,
     SlurmError,
     SlurmRefused,
@@ -384,3 +385,17 @@ def test_another_program_is_not_taken_for_slurmrestd(said: Said) -> None:
         with pytest.raises(SlurmUnreachable):
             other.client().jobs()
         assert other.url not in rest_door._versions
+
+
+def test_a_slurmrestd_without_accounting_says_so(server: Server) -> None:
+    """As Slinky runs it where the chart's accounting is off: slurmdb is not there, and that is no other version."""
+    server.script = lambda asked: (
+        NO_SUCH_CALL if asked.path.startswith("/slurmdb/") else whole(statistics={"req_time": 5}, slurm_conf={})
+    )
+    client = server.client()
+    assert not client.health().accounting
+    for read in (lambda: client.attempts(["12"], since=SINCE), lambda: client.batch_script("12")):
+        with pytest.raises(SlurmRefused, match="serves no accounting"):
+            read()
+    assert client.rights().level is RightsLevel.UNKNOWN
+    assert server.url in rest_door._versions
