@@ -12,6 +12,7 @@ do what pyslurm can't (docs/pyslurm.md):
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,6 +75,7 @@ class NativeClient(SlurmClient):
     """
 
     def __init__(self, *, slurm_conf: str = "", bin_dir: str = "", python: str = "", timeout_s: float = 10) -> None:
+        self._slurm_conf = slurm_conf
         self._path = f"{bin_dir}:{SEARCH_PATH}" if bin_dir else SEARCH_PATH
         # Complete: nothing is inherited.
         env = {"PATH": self._path, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
@@ -216,6 +218,9 @@ class NativeClient(SlurmClient):
     # --- the door ----------------------------------------------------------------------------------------------------
 
     def _ask(self, call: str, *, tried: str, **arguments: object) -> Any:
+        if self._slurm_conf and not os.access(self._slurm_conf, os.R_OK):  # the library would look for it for a minute
+            message = f"there is no readable file {self._slurm_conf}: correct the cluster's slurm_conf option"
+            raise SlurmUnreachable(message, tried=_by(tried), permanent=True)
         return self._process.ask(call, arguments, tried=_by(tried))
 
     def _list(self, call: str, *, tried: str) -> list[Mapping[str, Any]]:

@@ -81,6 +81,15 @@ def test_a_python_without_pyslurm_says_what_to_install(stage: Stage) -> None:
     assert caught.value.permanent
 
 
+def test_a_configuration_that_there_is_not_says_so(stage: Stage) -> None:
+    """The library would look for it for a minute."""
+    stage.conf.unlink()
+    with pytest.raises(SlurmUnreachable, match="option") as caught:
+        stage.client().health()
+    assert caught.value.permanent
+    assert children(stage) == []
+
+
 def test_a_python_that_there_is_not_says_so() -> None:
     with pytest.raises(SlurmUnreachable, match="can't be started") as caught:
         NativeClient(python="/nowhere/python").health()
