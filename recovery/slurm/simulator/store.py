@@ -147,7 +147,9 @@ class Store:
         try:
             stored = json.loads(self._world.read_bytes())
             if stored["format"] != FORMAT:
-                raise ValueError(f"it has format {stored['format']}, this release reads {FORMAT}")
+                raise ValueError(
+                    f"it has format {stored['format']}, this release reads {FORMAT}; remove the folder to begin anew"
+                )
             state = decode(State, stored["state"])
         except FileNotFoundError as error:
             raise SlurmUnreachable(
