@@ -51,6 +51,7 @@ _REFUSALS = (
     "Job violates accounting/QOS policy",
     "User's group not permitted to use this partition",
     "This does not look like a batch script",  # sbatch's own words, before it asks anybody
+    "only permitted by root user",
     "sbatch --help",
     "runuser: user ",  # … does not exist
 )

@@ -232,6 +232,7 @@ MINE = Submission(script=SCRIPT, user=ME, work_dir="/home/ada")
             "echo 'sbatch: error: Batch job submission failed: Unable to contact controller' >&2; exit 1",
             SlurmUnreachable,
         ),
+        ("echo 'sbatch: error: --gid only permitted by root user' >&2; exit 1", SlurmRefused),
         ("echo 'runuser: user ada does not exist or the user entry is incomplete' >&2; exit 1", SlurmRefused),
         ("echo Submitted batch job 12", SlurmUnreachable),
         ("echo 12; echo 13", SlurmUnreachable),
