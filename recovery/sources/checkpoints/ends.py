@@ -11,12 +11,14 @@ import os
 import re
 import struct
 from enum import Enum
+from typing import cast
 
 from recovery.core.types import CheckpointState
 
 MOST_HEADER = 1 << 20  # of a safetensors file; usual are 2 to 200 KiB
 MOST_TEXT = 1 << 16  # of a JSON file; beyond it only its ends are looked at
 MOST_INDEX = 1 << 20  # of the JSON file that says which file has which tensor; usual are 20 to 200 KiB
+MOST_FRAMES = 64  # of a pickle, 64 KiB each
 MOST_METADATA = 1 << 18  # of a pickle, from its end, where the names of the shards stand
 
 _END, _ZIP64 = struct.Struct("<4s4H2LH"), 76  # the archive's last record; the two that may stand before it, in bytes
@@ -62,8 +64,7 @@ def read_ends(descriptor: int, size: int, kind: Kind) -> tuple[Verdict, bytes]:
         return _text(head, size, os.pread(descriptor, 64, max(0, size - 64))), head
     if kind is Kind.METADATA:
         tail = os.pread(descriptor, MOST_METADATA, max(0, size - MOST_METADATA))
-        whole = os.pread(descriptor, 1, 0) == b"\x80" and tail.endswith(b".")  # a pickle's first and last byte
-        return SOUND if whole else _torn("is cut off"), tail
+        return _pickle(descriptor, size, tail), tail
     head, tail = os.pread(descriptor, 4, 0), os.pread(descriptor, _END.size, max(0, size - _END.size))
     return _archive(head, tail, size, shard=kind is Kind.SHARD), b""
 
@@ -89,6 +90,18 @@ def _archive(head: bytes, tail: bytes, size: int, *, shard: bool) -> Verdict:
     return SOUND
 
 
+def _pickle(descriptor: int, size: int, tail: bytes) -> Verdict:
+    """It begins with its protocol, ends with a full stop and, from protocol 4 on, comes in frames of known lengths."""
+    at = 2
+    for _ in range(MOST_FRAMES):
+        frame = os.pread(descriptor, 9, at)
+        if not frame.startswith(b"\x95") or len(frame) < 9:
+            break
+        at += 9 + int.from_bytes(frame[1:], "little")
+    whole = os.pread(descriptor, 1, 0) == b"\x80" and tail.endswith(b".") and at <= size
+    return SOUND if whole else _torn("is cut off, or is no pickle")
+
+
 def _tensors(descriptor: int, size: int) -> Verdict:
     """Eight bytes with the header's length, the header, the data."""
     first = os.pread(descriptor, 8, 0)
@@ -106,14 +119,18 @@ def _tensors(descriptor: int, size: int) -> Verdict:
 
 def _text(head: bytes, size: int, tail: bytes) -> Verdict:
     if len(head) < size:
-        return SOUND if tail.rstrip().endswith(b"}") else _torn("is cut off")
-    return SOUND if fields(head) is not None else _torn("is no whole JSON")
+        return SOUND if tail.rstrip().endswith((b"}", b"]")) else _torn("is cut off")
+    return SOUND if _json(head) is not None else _torn("is no whole JSON")
 
 
 def fields(text: bytes) -> dict[str, object] | None:
     """The JSON object in `text`; None where there is none."""
+    value = _json(text)
+    return value if isinstance(value, dict) else None
+
+
+def _json(text: bytes) -> object:
     try:
-        value = json.loads(text)
+        return cast(object, json.loads(text))
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None

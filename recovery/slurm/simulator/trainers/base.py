@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import struct
 import zipfile
 from dataclasses import dataclass
@@ -122,6 +123,11 @@ def torch_file(step: int) -> bytes:
         info = zipfile.ZipInfo("model_optim_rng/data.pkl", date_time=(1980, 1, 1, 0, 0, 0))
         archive.writestr(info, f"I{step}\n.".encode() + b"\0" * 256)
     return out.getvalue()
+
+
+def metadata_file(shards: int) -> bytes:
+    """`.metadata` of PyTorch's distributed checkpoints: a pickle that names every shard."""
+    return pickle.dumps([f"__{rank}_0.distcp" for rank in range(shards)], protocol=4)
 
 
 def safetensors_file(step: int) -> bytes:

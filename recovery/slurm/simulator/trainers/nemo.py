@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.slurm.simulator.lines import GLOBAL_BATCH, PEAK_LEARNING_RATE
-from recovery.slurm.simulator.trainers.base import File, Progress, Quiet, Save, torch_file
+from recovery.slurm.simulator.trainers.base import File, Progress, Quiet, Save, metadata_file, torch_file
 
 
 class Nemo(Quiet):
@@ -41,5 +41,5 @@ class Nemo(Quiet):
         return [
             File(path=f"{folder}/common.pt", data=torch_file(step)),
             File(path=f"{folder}/metadata.json", data=b'{"sharded_backend": "torch_dist"}'),
-            File(path=f"{folder}/.metadata", data=torch_file(step)),
+            File(path=f"{folder}/.metadata", data=metadata_file(shards)),
         ]

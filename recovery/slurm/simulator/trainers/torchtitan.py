@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.slurm.simulator.lines import TFLOPS_PER_GPU
-from recovery.slurm.simulator.trainers.base import File, Progress, Save, milliseconds, torch_file
+from recovery.slurm.simulator.trainers.base import File, Progress, Save, metadata_file, milliseconds, torch_file
 
 
 class Torchtitan:
@@ -49,7 +49,7 @@ class Torchtitan:
 
     def closing_files(self, step: int, shards: int) -> list[File]:
         """The file that torchtitan itself takes for the sign of a whole checkpoint."""
-        return [File(path=f"{self.name(step)}/.metadata", data=torch_file(step))]
+        return [File(path=f"{self.name(step)}/.metadata", data=metadata_file(shards))]
 
 
 def _head(at: float) -> str:

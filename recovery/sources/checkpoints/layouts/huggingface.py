@@ -18,6 +18,7 @@ _FOLDER = re.compile(r"checkpoint-([0-9]{1,10})")
 _STEP = re.compile(rb'"global_step": ([0-9]{1,10})\b')
 _RANDOM = re.compile(r"rng_state_([0-9]{1,6})\.pth")
 _STATE = "trainer_state.json"
+_LATEST = "latest"  # DeepSpeed's
 _OPTIMIZERS = ("optimizer.pt", "optimizer.bin")
 _FSDP = ("pytorch_model_fsdp_0/", "optimizer_0/")
 
@@ -37,6 +38,9 @@ class _HuggingFace(Plain):
 
     def untold(self, listing: Listing) -> str:
         return "" if _has_optimizer(listing) else "It holds no optimizer state (save_only_model?)."
+
+    def needs(self, name: str) -> bool:
+        return super().needs(name) or name == _LATEST
 
     def rank(self, name: str) -> int | None:
         found = _RANDOM.fullmatch(name)
@@ -59,7 +63,7 @@ def _weights_flaw(listing: Listing) -> str:
 
 def _optimizer_flaw(listing: Listing) -> str:
     if folder := _zero_folder(listing):
-        if "latest" not in listing.files:
+        if _LATEST not in listing.files:
             return "latest is missing: not all ranks had written their shards."
         return zero.flaw(listing, folder)
     if dcp.is_dcp(listing, _FSDP[1]):

@@ -46,6 +46,9 @@ class _Lightning(Plain):
             return zero.flaw(listing, _ZERO) or ("" if _LATEST in listing.files else "latest is missing.")
         return "There is no file of a checkpoint in it."
 
+    def needs(self, name: str) -> bool:
+        return super().needs(name) or name == _LATEST
+
     def rank(self, name: str) -> int | None:
         return first_told(zero.shard_rank(name), dcp.shard_rank(name))
 

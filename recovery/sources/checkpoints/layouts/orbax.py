@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from recovery.core.logs.marks import step_of
+from recovery.sources.beneath import show
 from recovery.sources.checkpoints.ends import fields, kind_of
 from recovery.sources.checkpoints.listing import Listing
 from recovery.sources.checkpoints.rules import Layout, Plain, Sizes
@@ -51,9 +52,11 @@ class _Orbax(Plain):
         for name in sorted(listing.files):
             folder, _, file = name.rpartition("/")
             if file == _ITEM and not _has_data(listing, folder):
-                return f"{folder}/{_MANIFEST} is missing, or the data that it stands for."
+                return f"{show(folder)}/{_MANIFEST} is missing, or the data that it stands for."
+            if folder.endswith("/d") and f"{folder[:-1]}{_MANIFEST}" not in listing.files:
+                return f"{show(folder[:-1])}{_MANIFEST} is missing."
             if file == _MANIFEST and f"{folder}/{_ITEM}" not in listing.files and "ocdbt.process_" not in folder:
-                return f"{folder}/{_ITEM} is missing."
+                return f"{show(folder)}/{_ITEM} is missing."
         return ""
 
     def _sizes(self, listing: Listing) -> Sizes:
