@@ -80,19 +80,20 @@ def test_missing_packages_are_named_with_the_command(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(shutil, "which", lambda program, path: None)
     monkeypatch.setattr(lab_host, "_has_plugin", lambda name: False)
     assert lab_host.missing_packages(accounting=False) == ["munge", "slurm-client", "slurmctld", "slurmd"]
+    assert "slurmrestd" in lab_host.missing_packages(accounting=False, rest=True)
     reason = lab_host.why_impossible(accounting=True)
     assert "apt-get install" in reason
     assert {"mariadb-server", "slurm-wlm-mysql-plugin", "slurmdbd"} <= set(reason.split())
 
 
 def test_whoever_is_not_root_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lab_host, "missing_packages", lambda accounting: [])
+    monkeypatch.setattr(lab_host, "missing_packages", lambda **parts: [])
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "must run as root" in lab_host.why_impossible(accounting=False)
 
 
 def test_a_host_name_that_leads_off_the_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lab_host, "missing_packages", lambda accounting: [])
+    monkeypatch.setattr(lab_host, "missing_packages", lambda **parts: [])
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(socket, "gethostname", lambda: "box.example.org")
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", 0))]
