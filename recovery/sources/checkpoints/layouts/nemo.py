@@ -30,7 +30,7 @@ class _NeMo(Plain):
         return "--" in name and ("step=" in name or name.endswith(("-last", "-last.ckpt", f"-last{_MARK}")))
 
     def marker(self, name: str) -> str:
-        return f"{name.removesuffix('.ckpt')}{_MARK}"
+        return f"{name.removesuffix('.ckpt').removesuffix('-EMA')}{_MARK}"
 
     def nameless(self) -> tuple[str, str]:
         return (
