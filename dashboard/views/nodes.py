@@ -10,13 +10,17 @@ from django.views.decorators.http import require_GET
 from dashboard.page import DeskRequest, chosen_cluster, page, respond
 from dashboard.reads.runs import nodes as read_nodes
 from recovery.core.types import NodeState
+from recovery.selectors import node_events
+
+CHANGES = 30  # the newest; the API and the table keep 90 days
 
 
 @require_GET
 @page()
 def nodes(request: DeskRequest) -> HttpResponse:
     state, name = request.GET.get("state", ""), request.GET.get("name", "").strip()[:100]
-    rows = read_nodes(chosen_cluster(request), name=name)
+    cluster = chosen_cluster(request)
+    rows = read_nodes(cluster, name=name)
     counts = Counter(row.node.state for row in rows)
     chosen = state if state in list(NodeState) else ""
     context = {
@@ -25,6 +29,7 @@ def nodes(request: DeskRequest) -> HttpResponse:
         "name": name,
         "total": len(rows),
         "states": [(value.value, counts[value.value]) for value in NodeState if counts[value.value]],
+        "changes": node_events(cluster_id=cluster.pk if cluster else None, name_contains=name)[:CHANGES],
         "place": "nodes",
     }
-    return respond(request, "nodes", ("rows",), context)
+    return respond(request, "nodes", ("rows", "changes"), context)

@@ -104,10 +104,11 @@ def nodes(*, cluster_id: int | None = None) -> QuerySet[Node]:
     return rows if cluster_id is None else rows.filter(cluster_id=cluster_id)
 
 
-def node_events(*, cluster_id: int, node: str = "") -> QuerySet[NodeEvent]:
-    """What happened to the nodes of a cluster, or to one of them, newest first."""
-    rows = NodeEvent.objects.filter(cluster_id=cluster_id)
-    return rows.filter(node=node) if node else rows
+def node_events(*, cluster_id: int | None = None, name_contains: str = "") -> QuerySet[NodeEvent]:
+    """What happened to the nodes of a cluster (or of all), newest first."""
+    rows = NodeEvent.objects.select_related("cluster")
+    rows = rows if cluster_id is None else rows.filter(cluster_id=cluster_id)
+    return rows.filter(node__icontains=name_contains) if name_contains else rows
 
 
 def unknown_jobs(*, cluster_id: int | None = None) -> QuerySet[Job]:

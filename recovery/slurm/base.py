@@ -254,7 +254,7 @@ class RightsLevel(StrEnum):
     """What Slurm lets us do to other people's jobs, and to nodes."""
 
     FULL = "full"  # root, SlurmUser or an administrator: jobs and nodes, and submitting as others where we are root
-    OPERATOR = "operator"  # jobs of others and nodes, not the configuration
+    OPERATOR = "operator"  # jobs of others; nodes and admin comments are an administrator's (docs/privileges.md)
     OWN = "own"  # our own jobs only
     UNKNOWN = "unknown"
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import CheckpointState, JobState, NodeState, Phase
-from recovery.models import Run
+from recovery.models import NodeEvent, Run
 from tests.dashboard.conftest import HTMX, Question, text_of
 from tests.factories import (
     ago,
@@ -186,6 +186,20 @@ def test_nodes_filter_by_state_and_name(read: Read) -> None:
     assert "gpu-02<" not in read("/nodes/?name=01")
     assert "No such node." in read("/nodes/?name=zzz")
     assert "gpu-01<" in read("/nodes/?state=nonsense")
+
+
+def test_the_latest_changes_of_nodes_say_what_when_and_by_whom(read: Read) -> None:
+    cluster = make_cluster()
+    fields = {"cluster": cluster, "at": ago(300), "seen_at": ago(290)}
+    NodeEvent.objects.create(node="gpu-01", old="up", new="down", raw_state="DOWN*", reason="Not responding", **fields)
+    NodeEvent.objects.create(node="gpu-02", old="up", new="", **fields)
+    page = read("/nodes/")
+    assert page.index("<strong>gpu-02<") < page.index("<strong>gpu-01<")
+    assert "DOWN*" in page
+    assert "Not responding" in page
+    assert "no longer listed" in page
+    assert "<strong>gpu-02<" not in read("/nodes/?name=01")
+    assert "No change was seen of such a node." in read("/nodes/?name=zzz")
 
 
 @pytest.mark.parametrize("path", ["/nodes/", "/runs/?show=all"])
