@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,19 @@ pytestmark = [pytest.mark.slurm]
 
 
 @pytest.fixture
-def harness(slurm_lab: SlurmLab, slurm_client: CliClient, tmp_path: Path) -> LabHarness:
-    return LabHarness(slurm_lab, slurm_client, tmp_path)
+def harness(slurm_lab: SlurmLab, slurm_client: CliClient, tmp_path: Path) -> Iterator[LabHarness]:
+    opened = LabHarness(slurm_lab, slurm_client, tmp_path)
+    yield opened
+    opened.close()
 
 
 def test_a_controller_that_restarts_is_no_observation_and_forgets_nothing(
     slurm_lab: SlurmLab, slurm_client: CliClient, harness: LabHarness
 ) -> None:
     job = running(harness)
+    started, state = time.time(), slurm_lab.root / "state" / "job_state"
+    slurm_client.set_admin_comment(job.job_id, "to be written down")  # what it hasn't written yet it forgets
+    assert wait_until(lambda: state.exists() and state.stat().st_mtime > started, timeout_s=30)
     slurm_lab.kill_controller()
     calls: list[Callable[[], object]] = [
         slurm_client.jobs,  # each takes two seconds: that long Slurm's commands try
@@ -41,7 +47,6 @@ def test_a_controller_that_restarts_is_no_observation_and_forgets_nothing(
     finally:
         slurm_lab.start_controller()
     assert wait_for(harness, job.job_id, JobState.RUNNING).submitted_at == job.submitted_at
-    harness.close()
 
 
 @pytest.mark.accounting
@@ -58,7 +63,6 @@ def test_accounting_that_is_down_is_no_history_without_attempts(
     finally:
         slurm_lab.start_accounting()
     assert wait_until(lambda: bool(slurm_client.attempts([job.job_id], since=job.submitted_at)), timeout_s=20)
-    harness.close()
 
 
 def test_half_the_nodes_gone_silent_are_down_and_the_other_half_is_not(
@@ -77,4 +81,3 @@ def test_half_the_nodes_gone_silent_are_down_and_the_other_half_is_not(
     finally:
         for name in silent:
             slurm_lab.start_node(name)
-    harness.close()
