@@ -20,6 +20,8 @@ from tests.sources.trainer_folders import TRAINERS, Build, put, tensors
 
 COMPLETE = CheckpointState.COMPLETE
 STEPS = (100, 200, 300)
+# Of Orbax: the sign of the commit is there twice, and values have no form of their own.
+PROVEN_OTHERWISE = ("commit_success.txt", "_CHECKPOINT_METADATA", f"{301:032x}")
 
 
 @pytest.fixture(params=list(TRAINERS.values()), ids=list(TRAINERS))
@@ -74,7 +76,7 @@ def files(run: Path, checkpoint: Path) -> list[Path]:
 
 def test_whatever_is_cut_or_lost_the_checkpoint_never_reads_as_complete(run: Path, build: Build) -> None:
     newest = [build(run, step) for step in STEPS][-1]
-    victims = [path for path in files(run, newest) if path.parent.name != "d"]  # Orbax: see its own test
+    victims = [path for path in files(run, newest) if path.name not in PROVEN_OTHERWISE]
 
     @given(victim=st.sampled_from(victims), part=st.none() | st.floats(0, 1, exclude_max=True))
     @settings(max_examples=30)
@@ -82,7 +84,7 @@ def test_whatever_is_cut_or_lost_the_checkpoint_never_reads_as_complete(run: Pat
         content = victim.read_bytes()
         if part is None:
             victim.unlink()
-        elif victim.name in ("latest", "manifest.ocdbt"):  # whose ends prove nothing
+        elif victim.name == "latest":  # what is left of a name can be another name
             victim.write_bytes(b"")
         else:
             victim.write_bytes(content[: int(part * len(content))])
@@ -97,7 +99,7 @@ def test_whatever_is_cut_or_lost_the_checkpoint_never_reads_as_complete(run: Pat
 
 def test_a_cut_off_checkpoint_that_is_not_the_newest_is_torn(run: Path, build: Build) -> None:
     first, *_ = [build(run, step) for step in STEPS]
-    victim = next(path for path in files(run, first) if path.name not in ("latest", "manifest.ocdbt"))
+    victim = next(path for path in files(run, first) if path.name not in ("latest", "commit_success.txt"))
     os.truncate(victim, 0)
     assert states(run)[100] is CheckpointState.TORN
 

@@ -293,20 +293,34 @@ def test_what_is_not_yet_moved_into_place_is_no_checkpoint(run: Path) -> None:
 def test_a_mark_of_success_is_as_good_as_metadata(run: Path) -> None:
     folder = trainers.orbax(run, 5)
     (folder / "_CHECKPOINT_METADATA").unlink()
+    assert look(run, 5).state is COMPLETE
+    (folder / "commit_success.txt").unlink()
     assert look(run, 5).state is ANNOUNCED
-    put(folder / "commit_success.txt", b"Checkpoint commit was successful")
+
+
+def test_older_orbax_had_no_mark_of_success(run: Path) -> None:
+    for path in trainers.orbax(run, 5).rglob("commit_success.txt"):
+        path.unlink()
     assert look(run, 5).state is COMPLETE
 
 
+def test_an_item_that_is_committed_before_the_whole_is_a_save_under_way(run: Path) -> None:
+    (trainers.orbax(run, 5) / "commit_success.txt").unlink()
+    assert verdict(look(run, 5)) == (ANNOUNCED, "commit_success.txt is missing; its items have one.")
+
+
 def test_metadata_without_a_commit_is_a_save_under_way(run: Path) -> None:
-    put(trainers.orbax(run, 5) / "_CHECKPOINT_METADATA", b'{"init_timestamp_nsecs": 5, "commit_timestamp_nsecs": null}')
+    folder = trainers.orbax(run, 5)
+    for path in folder.rglob("commit_success.txt"):
+        path.unlink()
+    put(folder / "_CHECKPOINT_METADATA", b'{"init_timestamp_nsecs": 5, "commit_timestamp_nsecs": null}')
     assert verdict(look(run, 5)) == (ANNOUNCED, "_CHECKPOINT_METADATA tells of no commit.")
 
 
 def test_lost_data_shows_by_the_size_of_the_whole(run: Path) -> None:
     for step in (1, 2, 3):
         trainers.orbax(run, step)
-    next((run / "2").rglob("d/a2")).unlink()
+    next((run / "2").rglob(f"d/{3:032x}")).unlink()
     assert states(run) == {1: COMPLETE, 2: TORN, 3: COMPLETE}
 
 

@@ -147,13 +147,20 @@ def composer_sharded(run: Path, step: int) -> Path:
     return run / f"ep0-ba{step}"
 
 
+def ocdbt(begins: str, size: int = 100) -> bytes:
+    return bytes.fromhex(begins) + size.to_bytes(8, "little") + b"\5" * (size - 12)
+
+
 def orbax(run: Path, step: int) -> Path:
     folder = run / str(step)
     put(folder / "_CHECKPOINT_METADATA", b'{"init_timestamp_nsecs": 5, "commit_timestamp_nsecs": 9}')
     put(folder / "items" / "_METADATA", b'{"tree_metadata": {}}')
-    put(folder / "items" / "manifest.ocdbt", b"\5" * 100)
-    put(folder / "items" / "ocdbt.process_0" / "manifest.ocdbt", b"\5" * 100)
-    put(folder / "items" / "ocdbt.process_0" / "d" / f"a{step}", b"\6" * SIZE)
+    put(folder / "items" / "commit_success.txt", b"Checkpoint commit was successful")
+    put(folder / "commit_success.txt", b"Checkpoint commit was successful")
+    for below in (folder / "items", folder / "items" / "ocdbt.process_0"):
+        put(below / "manifest.ocdbt", ocdbt("0cdb3a2a"))
+        put(below / "d" / f"{step:032x}", ocdbt("0cdb20de"))
+    put(folder / "items" / "ocdbt.process_0" / "d" / f"{step + 1:032x}", b"\6" * SIZE)
     return folder
 
 

@@ -1,7 +1,8 @@
 """Whether a file is whole, by its two ends: what its format promises to be there, read in a few small pieces.
 
 Formats: PyTorch's archives (zip: the directory stands at the end), safetensors (the header tells the size of the data),
-JSON, and the pickle `.metadata` of PyTorch's distributed checkpoints. Nothing is ever unpickled.
+JSON, the pickle `.metadata` of PyTorch's distributed checkpoints, and OCDBT, the key-value store of Orbax (its manifest
+and the nodes of its tree begin with their length). Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ MOST_FRAMES = 64  # of a pickle, 64 KiB each
 MOST_METADATA = 1 << 18  # of a pickle, from its end, where the names of the shards stand
 
 _END, _ZIP64 = struct.Struct("<4s4H2LH"), 76  # the archive's last record; the two that may stand before it, in bytes
+_NODE = re.compile(r"/d/[0-9a-f]{32}$")
+_MANIFEST_BEGINS, _NODE_BEGINS = b"\x0c\xdb\x3a\x2a", b"\x0c\xdb\x20\xde"
 _OFFSETS = re.compile(rb'"data_offsets" ?: ?\[ ?[0-9]{1,15} ?, ?([0-9]{1,15}) ?\]')
 
 Verdict = tuple[CheckpointState, str]  # COMPLETE here: the structure is complete now; the text says why it isn't
@@ -35,6 +38,8 @@ class Kind(Enum):
     TEXT = "text"
     INDEX = "index"
     METADATA = "metadata"
+    MANIFEST = "manifest"
+    NODE = "node"  # of a tree, or values, or both
 
 
 _SUFFIXES = {
@@ -46,8 +51,10 @@ _SUFFIXES = {
 def kind_of(name: str) -> Kind | None:
     """The format of a file by its name; None for one that is not looked into."""
     file = name.rpartition("/")[2]
-    if file in ("_CHECKPOINT_METADATA", "_METADATA"):
+    if file in ("_CHECKPOINT_METADATA", "_METADATA", "_sharding"):
         return Kind.TEXT
+    if file == "manifest.ocdbt" or _NODE.search(name):
+        return Kind.MANIFEST if file == "manifest.ocdbt" else Kind.NODE
     if file.endswith(".index.json"):
         return Kind.INDEX
     return _SUFFIXES.get(f".{file.rpartition('.')[2]}") if "." in file else None
@@ -65,6 +72,8 @@ def read_ends(descriptor: int, size: int, kind: Kind) -> tuple[Verdict, bytes]:
     if kind is Kind.METADATA:
         tail = os.pread(descriptor, MOST_METADATA, max(0, size - MOST_METADATA))
         return _pickle(descriptor, size, tail), tail
+    if kind in (Kind.MANIFEST, Kind.NODE):
+        return _tree(os.pread(descriptor, 12, 0), size, manifest=kind is Kind.MANIFEST), b""
     head, tail = os.pread(descriptor, 4, 0), os.pread(descriptor, _END.size, max(0, size - _END.size))
     return _archive(head, tail, size, shard=kind is Kind.SHARD), b""
 
@@ -100,6 +109,14 @@ def _pickle(descriptor: int, size: int, tail: bytes) -> Verdict:
         at += 9 + int.from_bytes(frame[1:], "little")
     whole = os.pread(descriptor, 1, 0) == b"\x80" and tail.endswith(b".") and at <= size
     return SOUND if whole else _torn("is cut off, or is no pickle")
+
+
+def _tree(head: bytes, size: int, *, manifest: bool) -> Verdict:
+    """Four bytes that say what it is, eight with its length. Other nodes, and values, may follow the first node."""
+    length = int.from_bytes(head[4:], "little")
+    if manifest:
+        return SOUND if head.startswith(_MANIFEST_BEGINS) and length == size else _torn("is cut off, or is no manifest")
+    return _torn("is cut off") if head.startswith(_NODE_BEGINS) and length > size else SOUND
 
 
 def _tensors(descriptor: int, size: int) -> Verdict:

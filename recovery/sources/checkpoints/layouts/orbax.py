@@ -3,7 +3,7 @@
 Source: `orbax/checkpoint/_src/path/step.py`, `atomicity.py`, `_src/metadata/checkpoint.py`. It is written as
 `840.orbax-checkpoint-tmp-1`, or `840.orbax-checkpoint-tmp`, and moved; on object stores it gets `commit_success.txt` at
 the end instead. `_CHECKPOINT_METADATA` tells when it was committed. Data files have names without order: a lost one
-shows only by the size of the whole.
+shows only by the size of the whole, and a cut in the values of one not at all.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class _Orbax(Plain):
     def unfinished(self, listing: Listing) -> str:
         if _COMMIT in listing.files:
             return ""
+        if any(name.endswith(f"/{_COMMIT}") for name in listing.files):
+            return "commit_success.txt is missing; its items have one."
         if _STEP not in listing.files:
             return "Neither _CHECKPOINT_METADATA nor commit_success.txt is in it."
         told = fields(listing.texts.get(_STEP, b"")) or {}
@@ -42,8 +44,8 @@ class _Orbax(Plain):
         return "_CHECKPOINT_METADATA tells of no commit."
 
     def needs(self, name: str) -> bool:
-        """All but the sign of the commit: data files are known by no name."""
-        return name != _COMMIT and (kind_of(name) is not None or "/" in name)
+        """All in its items: data files are known by no name."""
+        return kind_of(name) is not None or "/" in name or name == _COMMIT
 
     def flaw(self, listing: Listing) -> str:
         items = {name.partition("/")[0] for name in listing.files if "/" in name}
@@ -55,6 +57,8 @@ class _Orbax(Plain):
                 return f"{show(folder)}/{_MANIFEST} is missing, or the data that it stands for."
             if folder.endswith("/d") and f"{folder[:-1]}{_MANIFEST}" not in listing.files:
                 return f"{show(folder[:-1])}{_MANIFEST} is missing."
+            if file == _MANIFEST and not any(each.startswith(f"{folder}/d/") for each in listing.files):
+                return f"{show(folder)}/d has no data."
             if file == _MANIFEST and f"{folder}/{_ITEM}" not in listing.files and "ocdbt.process_" not in folder:
                 return f"{show(folder)}/{_ITEM} is missing."
         return ""
