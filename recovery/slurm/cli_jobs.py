@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 
 from recovery.core.types import JobState
@@ -17,12 +17,11 @@ from recovery.slurm.base import JobRecord
 from recovery.slurm.cli_squeue import Row, is_number, state_of
 from recovery.slurm.job_gpus import gpus_of
 from recovery.slurm.job_paths import PathFacts
-from recovery.slurm.json_values import MAX_COUNT, BadAnswer
+from recovery.slurm.json_values import MAX_COUNT, BadAnswer, time_of
 from recovery.slurm.names import user_name
 from recovery.slurm.states import state_reason
 
 _NOTHING = frozenset({"", "N/A", "n/a", "(null)", "NONE", "None", "Unknown"})
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _TIME_LIMIT = re.compile(r"(?:(\d{1,7})-)?(?:(\d{1,2}):)?(\d{1,2}):(\d{2})")
 _YEAR_S = 365 * 86_400.0  # slurmctld's stand-in for an unlimited time limit once the job runs
 _NOBODY, _NOBODY_UID = "nobody", "65534"  # squeue's word for a user that it doesn't know
@@ -101,14 +100,7 @@ def _node_count(value: str) -> int:
 
 @lru_cache(maxsize=65_536)
 def _time(value: str) -> datetime | None:
-    if value in _NOTHING:
-        return None
-    if not _TIME.fullmatch(value):
-        raise BadAnswer(f"{value[:50]!r} is no time")
-    try:
-        return datetime.fromisoformat(value).replace(tzinfo=UTC)
-    except ValueError as error:
-        raise BadAnswer(f"{value[:50]!r} is no time") from error
+    return None if value in _NOTHING else time_of(value)
 
 
 def _nodes(value: str) -> tuple[str, ...]:

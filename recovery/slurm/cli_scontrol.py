@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 from recovery.slurm import hostlist
 from recovery.slurm.base import Health, PartitionRecord, ReservationRecord
 from recovery.slurm.cli_squeue import Row
-from recovery.slurm.json_values import BadAnswer, clean
+from recovery.slurm.json_values import BadAnswer, clean, time_of
 
 DEFAULT_CRED_EXPIRE_S = 120  # slurm.conf(5), AuthInfo
 NO_JOBS = "No jobs in the system"
@@ -172,12 +172,7 @@ def _list(text: str) -> tuple[str, ...]:
 
 
 def _time(text: str) -> datetime | None:
-    if text in _NOTHING:
-        return None
-    try:
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise BadAnswer(f"{text[:50]!r} is no time") from error
+    return None if text in _NOTHING else time_of(text)
 
 
 def _limit_s(text: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,13 @@ from recovery.slurm import hostlist
 
 NO_VALUE = frozenset({4_294_967_294, 4_294_967_295})  # slurm.h: NO_VAL, INFINITE
 MAX_COUNT = 2**31 - 1  # more of anything is no count, and no column of a database
+
+# No time is taken for later than this. Any user may write `sbatch --begin=now+3000000days`, and a year behind 9999 is
+# more than a clock, a time zone or a database can hold.
+LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+_LATEST_S = int(LATEST.timestamp())
+_LATEST_TEXT = "9000"
+_TIME = re.compile(r"[0-9]{4,12}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 
 
 class BadAnswer(ValueError):
@@ -65,10 +73,19 @@ def flag(entry: Mapping[str, Any], key: str) -> bool:
 def time(entry: Mapping[str, Any], key: str) -> datetime | None:
     """Unix seconds; 0 is not set."""
     seconds = number(entry, key)
+    return datetime.fromtimestamp(min(seconds, _LATEST_S), UTC) if seconds else None
+
+
+def time_of(text: str) -> datetime:
+    """ "2026-11-30T00:28:21", in UTC; Slurm writes years of more than four digits, too. Raises BadAnswer."""
+    if not _TIME.fullmatch(text):
+        raise BadAnswer(f"{text[:50]!r} is no time")
+    if text >= _LATEST_TEXT or text[4] != "-":
+        return LATEST
     try:
-        return datetime.fromtimestamp(seconds, UTC) if seconds else None
-    except (OverflowError, ValueError, OSError) as error:
-        raise BadAnswer(f"{key} is no time ({seconds})") from error
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise BadAnswer(f"{text[:50]!r} is no time") from error
 
 
 def nodes(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
