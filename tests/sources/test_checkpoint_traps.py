@@ -324,6 +324,15 @@ def test_lost_data_shows_by_the_size_of_the_whole(run: Path) -> None:
     assert states(run) == {1: COMPLETE, 2: TORN, 3: COMPLETE}
 
 
+def test_an_item_of_old_has_a_folder_for_each_array(run: Path) -> None:
+    folder = run / "5"
+    put(folder / "_CHECKPOINT_METADATA", b"{}")
+    put(folder / "default" / "_METADATA", b"{}")
+    assert verdict(look(run, 5)) == (TORN, "default/manifest.ocdbt is missing.")
+    put(folder / "default" / "params.w" / ".zarray", b"{}")
+    assert look(run, 5).state is COMPLETE
+
+
 # nanoGPT, torchtune
 
 

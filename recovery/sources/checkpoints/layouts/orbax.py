@@ -9,6 +9,7 @@ shows only by the size of the whole, and a cut in the values of one not at all.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from recovery.core.logs.marks import step_of
 from recovery.sources.beneath import show
@@ -18,8 +19,9 @@ from recovery.sources.checkpoints.rules import Layout, Plain, Sizes
 
 _FOLDER = re.compile(r"[0-9]{1,10}")
 _TEMPORARY = re.compile(r"[0-9]{1,10}\.orbax-checkpoint-tmp(?:-[0-9]{1,20})?")
+_ARRAYS = "//arrays"  # no file can be called so
 _COMMIT, _STEP, _ITEM = "commit_success.txt", "_CHECKPOINT_METADATA", "_METADATA"
-_MANIFEST = "manifest.ocdbt"
+_MANIFEST, _PROCESS = "manifest.ocdbt", "ocdbt.process_"
 
 
 class _Orbax(Plain):
@@ -48,31 +50,45 @@ class _Orbax(Plain):
         return kind_of(name) is not None or "/" in name or name == _COMMIT
 
     def flaw(self, listing: Listing) -> str:
-        items = {name.partition("/")[0] for name in listing.files if "/" in name}
-        if not items:
+        places = _places(listing.files)
+        if not any("/" in name for name in listing.files):
             return "There is no item in it."
         for name in sorted(listing.files):
             folder, _, file = name.rpartition("/")
-            if file == _ITEM and not _has_data(listing, folder):
-                return f"{show(folder)}/{_MANIFEST} is missing, or the data that it stands for."
-            if folder.endswith("/d") and f"{folder[:-1]}{_MANIFEST}" not in listing.files:
-                return f"{show(folder[:-1])}{_MANIFEST} is missing."
-            if file == _MANIFEST and not any(each.startswith(f"{folder}/d/") for each in listing.files):
-                return f"{show(folder)}/d has no data."
-            if file == _MANIFEST and f"{folder}/{_ITEM}" not in listing.files and "ocdbt.process_" not in folder:
-                return f"{show(folder)}/{_ITEM} is missing."
+            if lost := _lost_beside(folder, file, places):
+                return f"{show(f'{folder}/{lost}')} is missing."
         return ""
 
     def _sizes(self, listing: Listing) -> Sizes:
         return {"": sum(fact.size for fact in listing.files.values())}
 
 
-def _has_data(listing: Listing, folder: str) -> bool:
-    """Either one key-value store with its manifest, or a folder for each array."""
-    inside = [name for name in listing.files if name.startswith(f"{folder}/")]
-    if any("/ocdbt.process_" in name or "/d/" in name for name in inside):
-        return f"{folder}/{_MANIFEST}" in listing.files
-    return f"{folder}/{_MANIFEST}" not in listing.files and any(name.endswith("/.zarray") for name in inside)
+def _places(files: Iterable[str]) -> set[str]:
+    """The files and all folders that they are in; for old items, a folder for each array, the place `arrays`."""
+    places = set(files)
+    for name in files:
+        if name.endswith("/.zarray"):
+            places.add(f"{name.partition('/')[0]}/{_ARRAYS}")
+        while "/" in name:
+            name = name.rpartition("/")[0]
+            places.add(name)
+    return places
+
+
+def _lost_beside(folder: str, file: str, places: set[str]) -> str:
+    """What must stand beside this file and doesn't, or "".
+
+    An item of arrays is a key-value store: a manifest, and data in `d`. Each process has one of its own in it.
+    """
+    if file == _MANIFEST and f"{folder}/d" not in places:
+        return "d"
+    if folder.endswith("/d") and f"{folder[:-1]}{_MANIFEST}" not in places:
+        return f"../{_MANIFEST}"
+    if file == _MANIFEST and f"{folder}/{_ITEM}" not in places and _PROCESS not in folder:
+        return _ITEM
+    if file == _ITEM and f"{folder}/{_MANIFEST}" not in places and f"{folder}/{_ARRAYS}" not in places:
+        return _MANIFEST
+    return ""
 
 
 LAYOUT: Layout = _Orbax()
