@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from django.db import transaction
 
 from recovery import audit
 from recovery.access import SYSTEM
+from recovery.core.identity import Identity, identify
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.plan import Intent, Next, Seen, Step, next_step
 from recovery.core.speech import steps
@@ -23,6 +25,7 @@ from recovery.core.types import ActionKind, JobState
 from recovery.models import Action, Attempt, Incident
 from recovery.pipeline.decide import acts_automatically, is_paused
 from recovery.pipeline.eligible import eligible_nodes
+from recovery.pipeline.job_rows import fingerprint_in, fingerprint_of
 from recovery.pipeline.recommend import merged_exclusion, shown_hash
 from recovery.pipeline.transition import LostRace, advance, advance_action
 from recovery.slurm.base import (
@@ -70,6 +73,8 @@ def _observe(action: Action, *, client: SlurmClient, now: datetime) -> Next | No
         return Next(step=Step.WAIT, reason="Slurm does not list the job (perhaps it ended longer than MinJobAge ago).")
     except SlurmError:
         return None
+    if _is_other_job(attempt, record):
+        return _other_job(begun=bool(action.calls))
     step = next_step(_intent(action), _seen(record))
     if step.step not in CALLS:
         return step
@@ -77,6 +82,22 @@ def _observe(action: Action, *, client: SlurmClient, now: datetime) -> Next | No
     if doubt is None and step.step in BEGINNINGS:  # nothing had an effect yet: the facts must still hold
         doubt = _veto(action, record, now=now)
     return doubt or step
+
+
+def _is_other_job(attempt: Attempt, record: JobRecord) -> bool:
+    """Whether the id now is another submission's: ids begin anew where a controller lost its state or was replaced."""
+    job = attempt.job
+    approved = replace(fingerprint_of(job), submitted_at=attempt.submitted_at, restart_count=attempt.number)
+    completing = record.state is JobState.COMPLETING
+    verdict = identify(approved, fingerprint_in(record), completing=completing)
+    return verdict in (Identity.NEW_JOB, Identity.OLD_NEWS)
+
+
+def _other_job(*, begun: bool) -> Next:
+    what = "the job id now belongs to another submission"
+    if begun:
+        return Next(step=Step.FAIL, reason=f"It was begun, but {what}: nothing more is done.")
+    return Next(step=Step.REFUSE, reason=f"Nothing was done: {what}.")
 
 
 def _doubt_about_repeat(action: Action, step: Step, *, now: datetime) -> Next | None:
@@ -102,7 +123,7 @@ def _veto(action: Action, record: JobRecord, *, now: datetime) -> Next | None:
     cluster.refresh_from_db()
     attempt.refresh_from_db()
     if record.submitted_at != attempt.submitted_at:
-        return Next(step=Step.REFUSE, reason="Nothing was done: the job id now belongs to another submission.")
+        return _other_job(begun=False)
     if cluster.is_stale(now):
         return Next(step=Step.WAIT, reason="The picture of the cluster is too old to act on.")
     if acts_automatically(action) and is_paused(cluster):

@@ -87,6 +87,8 @@ class _Changes:
         before = job_rows.fingerprint_of(job) if job else None
         verdict = identify(before, job_rows.fingerprint_in(record), completing=completing)
         if verdict is Identity.OLD_NEWS:
+            if job is not None and (job.user, job.name) != (record.user[:100], record.name[:300]):
+                self.replaced.add(job.pk)  # the cluster's options lead to another controller now, with ids of its own
             return
         if job is None or verdict is Identity.NEW_JOB:
             if job is not None:

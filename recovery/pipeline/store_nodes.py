@@ -15,6 +15,7 @@ from recovery.slurm.base import NodeRecord, Operation, SlurmClient, SlurmError
 READ_PARTITIONS_EVERY = timedelta(seconds=60)  # partitions and reservations change when administrators change them
 KEEP_EVENTS = timedelta(days=90)
 
+LONGEST_NAME = 100  # of a node's column: Slurm's own are shorter
 NODE_FIELDS = ("state", "raw_state", "partitions", "reason", "reason_by", "reason_at", "features", "gpus")
 
 
@@ -27,9 +28,10 @@ def store_nodes(cluster: Cluster, records: Sequence[NodeRecord], *, now: datetim
     new: list[Node] = []
     changed: list[Node] = []
     events: list[NodeEvent] = []
-    for record in records:
-        stored = known.get(record.name)
-        node = stored or Node(cluster=cluster, name=record.name[:100], changed_at=now)
+    listed = {record.name[:LONGEST_NAME]: record for record in records}  # each once, whatever the answer does
+    for name, record in listed.items():
+        stored = known.get(name)
+        node = stored or Node(cluster=cluster, name=name, changed_at=now)
         before, old, words = _row(node), node.state, node.reason
         _fill(node, record)
         if old != node.state:
@@ -40,7 +42,7 @@ def store_nodes(cluster: Cluster, records: Sequence[NodeRecord], *, now: datetim
             new.append(node)
         elif _row(node) != before:
             changed.append(node)
-    gone = [known[name] for name in set(known) - {record.name[:100] for record in records}]
+    gone = [known[name] for name in known.keys() - listed.keys()]
     events += [NodeEvent(cluster=cluster, node=n.name, at=now, seen_at=now, old=n.state) for n in gone]
     Node.objects.bulk_create(new)
     write_changes(changed, [*NODE_FIELDS, "changed_at"])

@@ -17,6 +17,7 @@ MAX_COUNT = 2**31 - 1  # more of anything is no count, and no column of a databa
 LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 _LATEST_S = int(LATEST.timestamp())
 _LATEST_TEXT = "9000"
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(r"[0-9]{4,12}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 
 
@@ -83,7 +84,7 @@ def time_of(text: str) -> datetime:
     if text >= _LATEST_TEXT or text[4] != "-":
         return LATEST
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        return max(datetime.fromisoformat(text).replace(tzinfo=UTC), _EARLIEST)
     except ValueError as error:
         raise BadAnswer(f"{text[:50]!r} is no time") from error
 

@@ -28,3 +28,10 @@ def test_a_job_that_may_begin_in_ten_thousand_years_hides_no_other(tmp_path: Pat
 @pytest.mark.parametrize("fields", [JOB_22_05 | {"eligible_time": FAR}, JOB_26_05 | {"eligible_time": number(FAR)}])
 def test_so_does_none_in_json(fields: dict[str, object]) -> None:
     assert parse(json.loads(json.dumps(fields))).eligible_at == LATEST
+
+
+def test_a_time_from_before_all_clocks_can_be_counted_with(tmp_path: Path) -> None:
+    slurm = FakeSlurm(tmp_path)
+    slurm.prints(squeue_answer(JOB._replace(submitted="0001-01-01T00:00:00")), "squeue")
+    (job,) = slurm.client().jobs()
+    assert job.submitted_at.year == 1970
