@@ -24,6 +24,9 @@ HELD_BY_REQUEUE = "RequeuedHeld"
 HELD_BY_PEOPLE = frozenset({"JobHeldAdmin", "JobHeldUser"})
 
 
+MAX_TRIED = 300  # characters of what was tried, in a sentence for people
+
+
 class SlurmError(Exception):
     """A call that gave no trustworthy answer.
 
@@ -38,7 +41,10 @@ class SlurmError(Exception):
         self.permanent = permanent
 
     def __str__(self) -> str:
-        return f"{self.tried}: {self.message}"
+        tried = (
+            self.tried if len(self.tried) <= MAX_TRIED else f"{self.tried[: MAX_TRIED - 1]}…"
+        )  # it may name all jobs
+        return f"{tried}: {self.message}"
 
 
 class SlurmUnreachable(SlurmError):

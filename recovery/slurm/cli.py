@@ -42,6 +42,7 @@ from recovery.slurm.submissions import check_submission
 
 T = TypeVar("T")
 
+MANY_HELD = 1000  # more jobs than this are not asked for one by one
 MANY_ENDING = 32  # more jobs than this end at once only where something is wrong: their nodes are read as they stand
 
 
@@ -229,7 +230,8 @@ class CliClient(SlurmClient):
         held = [row.raw_id for row in cli_squeue.held_by_requeue(found)]
         if not held:
             return {}
-        answer = self._run("squeue", "--json", "--all", "--local", "--states=all", f"--jobs={','.join(held)}")
+        these = [f"--jobs={','.join(held)}"] if len(held) <= MANY_HELD else []  # Linux takes 128 kB in one argument
+        answer = self._run("squeue", "--json", "--all", "--local", "--states=all", *these)
         reasons = _parsed(answer, cli_json.reasons)
         return {raw_id: reasons[raw_id] for raw_id in held if raw_id in reasons}
 

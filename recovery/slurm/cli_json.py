@@ -172,7 +172,7 @@ def _exit(entry: Mapping[str, Any]) -> tuple[int | None, int | None]:
     if isinstance(value, dict) and "return_code" in value:
         signal = value.get("signal")
         number = values.number(signal, "id" if "id" in signal else "signal_id") if isinstance(signal, dict) else None
-        return values.number(value, "return_code") or 0, number or None
+        return (values.number(value, "return_code") or 0) & 0xFF, ((number or 0) & 0x7F) or None
     status = values.number(entry, "exit_code")
     if status is None:
         return None, None

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+MOST_GPUS = 10**9  # more than a column of a database holds is no number of GPUs
 _TRES = re.compile(r"(?:^|,)gres/gpu(?::[^=,]+)?=(\d{1,7})")
 _UNTYPED_TRES = re.compile(r"(?:^|,)gres/gpu=(\d{1,7})")
 _DETAIL = re.compile(r"(?:^|,)gpu(?::[^:(),]+)?:(\d{1,7})(?=[(,]|$)")
@@ -24,23 +25,23 @@ def gpus_of(job: Mapping[str, Any], *, node_count: int) -> int:
             return count
     details = job.get("gres_detail")
     if isinstance(details, list) and details:
-        return sum(int(number) for detail in details for number in _DETAIL.findall(str(detail)))
+        return min(MOST_GPUS, sum(int(number) for detail in details for number in _DETAIL.findall(str(detail))))
     for key, times in (("tres_per_job", 1), ("tres_per_node", node_count), ("tres_per_task", _tasks(job))):
         count = _requested(_text(job, key)) * times
         if count:
-            return count
+            return min(MOST_GPUS, count)
     return 0
 
 
 def gpus_in_gres(text: str) -> int:
     """GPUs of a node: "gpu:a100:8(S:0-1),nic:2"."""
-    return sum(map(int, _DETAIL.findall(text)))
+    return min(MOST_GPUS, sum(map(int, _DETAIL.findall(text))))
 
 
 def _in_tres(text: str) -> int:
     """ "cpu=2,gres/gpu=8,gres/gpu:a100=8": the plain count includes the typed ones, where it is given."""
     untyped = _UNTYPED_TRES.search(text)
-    return int(untyped[1]) if untyped else sum(map(int, _TRES.findall(text)))
+    return min(MOST_GPUS, int(untyped[1]) if untyped else sum(map(int, _TRES.findall(text))))
 
 
 def _requested(text: str) -> int:

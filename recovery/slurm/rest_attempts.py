@@ -86,7 +86,8 @@ def _exit(entry: Mapping[str, Any]) -> tuple[int | None, int | None]:
     exit_code = _mapping(entry, "exit_code")
     signal = _mapping(exit_code, "signal")
     number = values.number(signal, "id") if "id" in signal else values.number(signal, "signal_id")
-    return values.number(exit_code, "return_code"), number or None
+    code = values.number(exit_code, "return_code")
+    return None if code is None else code & 0xFF, ((number or 0) & 0x7F) or None
 
 
 def _step_codes(entry: Mapping[str, Any]) -> Iterable[int]:

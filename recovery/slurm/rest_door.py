@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -57,7 +58,8 @@ class RestDoor:
         return rest_json.whole(self.send(request))
 
     def send(self, request: Request) -> HttpAnswer:
-        answer = self._http.send(request, headers=self._headers())
+        headers = self._headers()
+        answer = _without(headers.get("X-SLURM-USER-TOKEN", ""), self._http.send(request, headers=headers))
         try:
             rest_json.check_access(answer)
         except NoSuchCall:
@@ -108,3 +110,11 @@ class RestDoor:
             return parse()
         except BadAnswer as error:
             raise SlurmUnreachable(f"the answer can't be used: {error}", tried=tried) from error
+
+
+def _without(token: str, answer: HttpAnswer) -> HttpAnswer:
+    """What answers may repeat our own headers (a proxy's page of errors does), and we repeat what it says to people."""
+    secret = token.encode()
+    if not secret or secret not in answer.body:
+        return answer
+    return dataclasses.replace(answer, body=answer.body.replace(secret, b"(hidden)"))
