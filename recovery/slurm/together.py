@@ -1,7 +1,8 @@
 """One cluster through two back ends: slurmrestd reads, the commands act and give what slurmrestd can't.
 
 Both must speak of the same cluster, or what was read of one would be done to another: that is looked at with every
-health report and before the first write, and where it can't be told nothing is done.
+health report and before the first write, and where it can't be told nothing is done. Before each change of a job both
+must know the same one.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from recovery.slurm.base import (
     Rights,
     SlurmClient,
     SlurmError,
+    SlurmRefused,
     SlurmUnreachable,
     Submission,
 )
@@ -109,31 +111,31 @@ class TogetherClient(SlurmClient):
             return client.batch_script(job_id)
 
     def requeue(self, job_id: str, *, hold: bool) -> None:
-        with self._for(Operation.REQUEUE_HOLD if hold else Operation.REQUEUE) as client:
+        with self._for(Operation.REQUEUE_HOLD if hold else Operation.REQUEUE, job_id) as client:
             client.requeue(job_id, hold=hold)
 
     def set_excluded_nodes(self, job_id: str, nodes: tuple[str, ...]) -> None:
-        with self._for(Operation.SET_EXCLUDED_NODES) as client:
+        with self._for(Operation.SET_EXCLUDED_NODES, job_id) as client:
             client.set_excluded_nodes(job_id, nodes)
 
     def release(self, job_id: str) -> None:
-        with self._for(Operation.RELEASE) as client:
+        with self._for(Operation.RELEASE, job_id) as client:
             client.release(job_id)
 
     def hold(self, job_id: str) -> None:
-        with self._for(Operation.HOLD) as client:
+        with self._for(Operation.HOLD, job_id) as client:
             client.hold(job_id)
 
     def cancel(self, job_id: str) -> None:
-        with self._for(Operation.CANCEL) as client:
+        with self._for(Operation.CANCEL, job_id) as client:
             client.cancel(job_id)
 
     def set_time_limit(self, job_id: str, seconds: float) -> None:
-        with self._for(Operation.SET_TIME_LIMIT) as client:
+        with self._for(Operation.SET_TIME_LIMIT, job_id) as client:
             client.set_time_limit(job_id, seconds)
 
     def set_admin_comment(self, job_id: str, text: str) -> None:
-        with self._for(Operation.SET_ADMIN_COMMENT) as client:
+        with self._for(Operation.SET_ADMIN_COMMENT, job_id) as client:
             client.set_admin_comment(job_id, text)
 
     def drain_node(self, name: str, reason: str) -> None:
@@ -167,17 +169,32 @@ class TogetherClient(SlurmClient):
         raise NotSupported(f"{able.reason} {able.remedy}", tried=operation.value, permanent=True)
 
     @contextmanager
-    def _for(self, operation: Operation) -> Iterator[SlurmClient]:
+    def _for(self, operation: Operation, changed_job: str = "") -> Iterator[SlurmClient]:
         """The half for it. What it does or gives beside the reading half is only used of the same cluster."""
         half = self._half(operation)
         if half is self._acts:
             self._check_same()
+            if changed_job:
+                self._check_same_job(changed_job)
         with _named(half):
             yield half.client
 
     def _check_same(self) -> None:
         if not self._same:
             self.health()
+
+    def _check_same_job(self, job_id: str) -> None:
+        """Two clusters may be of one release, with nodes of the same names; the same job they don't have.
+
+        Raises SlurmRefused: nothing was done. So it does where the job is put back between the two looks.
+        """
+        with _named(self._reads):
+            read = self._reads.client.job(job_id)
+        with _named(self._acts):
+            act = self._acts.client.job(job_id)
+        if (read.submitted_at, read.restart_count) != (act.submitted_at, act.restart_count):
+            message = f"{self._reads.name} and {self._acts.name} know different jobs {job_id}: nothing was done"
+            raise SlurmRefused(message, tried="compare both back ends")
 
     def _compare(self, read: Health, act: Health) -> None:
         """By release, by name where both tell it, and by the nodes: 22.05's slurmrestd names no cluster."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from recovery.core.types import NodeState
+from recovery.core.types import JobState, NodeState
 from recovery.slurm.base import (
     READS,
     YES,
     Can,
     Health,
     JobNotFound,
+    JobRecord,
     JobsPicture,
     NodeRecord,
     NotSupported,
@@ -29,6 +30,8 @@ from recovery.slurm.together import Half, TogetherClient
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 HEALTH = Health(release="22.05.8", accounting=False, requeue_delay_s=121, latency_s=0.01)
+JOB_12 = JobRecord(job_id="12", name="train", user="ada", state=JobState.RUNNING, submitted_at=SINCE)
+COMPARED = ("nodes", "job")  # what both are asked before anything is done
 CALLS: dict[Operation, Callable[[Any], object]] = {
     Operation.JOBS: lambda client: client.jobs_since("m"),
     Operation.JOB: lambda client: client.job("12"),
@@ -58,6 +61,7 @@ class Recorder:
     able: frozenset[Operation] = frozenset(Operation)
     told: Health = HEALTH
     names: tuple[str, ...] = ("n1", "n2")
+    job_12: JobRecord = JOB_12
     fails: SlurmError | None = None
     asked: list[str] = field(default_factory=list)
 
@@ -75,11 +79,15 @@ class Recorder:
         self._note("jobs_since")
         return JobsPicture(jobs=[], mark=mark)
 
+    def job(self, job_id: str) -> JobRecord:
+        self._note("job")
+        return self.job_12
+
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *args, **kwargs: self._note(name)
 
     def _note(self, name: str) -> None:
-        if self.fails and name != "nodes":
+        if self.fails and name not in COMPARED:
             raise self.fails
         self.asked.append(name)
 
@@ -104,8 +112,8 @@ def test_what_both_can_is_read_by_one_and_done_by_the_other(operation: Operation
     if operation in READS:
         assert (len(reads.asked), acts.asked) == (1, [])
     else:
-        assert [name for name in reads.asked if name != "nodes"] == []
-        assert len([name for name in acts.asked if name != "nodes"]) == 1
+        assert [name for name in reads.asked if name not in COMPARED] == []
+        assert len([name for name in acts.asked if name not in COMPARED]) == 1
 
 
 @pytest.mark.parametrize("operation", Operation)
@@ -115,7 +123,7 @@ def test_what_one_can_not_is_the_others(operation: Operation) -> None:
     lacking.able = frozenset(Operation) - {operation}
     CALLS[operation](together(reads, acts))
     other = acts if lacking is reads else reads
-    assert [name for name in lacking.asked if name != "nodes"] == []
+    assert [name for name in lacking.asked if name not in COMPARED] == []
     assert other.asked
 
 
@@ -165,12 +173,22 @@ def test_a_name_that_only_one_half_tells_is_no_difference() -> None:
     assert (health.min_job_age_s, health.latency_s) == (300, HEALTH.latency_s)
 
 
-def test_the_comparison_is_made_once() -> None:
+def test_two_clusters_with_nodes_of_the_same_names_are_told_apart_by_the_job() -> None:
+    """22.05's slurmrestd names no cluster; ids begin at 1 everywhere."""
+    reads, acts = Recorder(), Recorder(job_12=replace(JOB_12, submitted_at=SINCE + timedelta(seconds=1)))
+    client = together(reads, acts)
+    for operation in set(CALLS) - READS - {Operation.DRAIN_NODE, Operation.RESUME_NODE, Operation.SUBMIT}:
+        with pytest.raises(SlurmRefused, match="different jobs 12: nothing was done"):
+            CALLS[operation](client)
+    assert set(acts.asked) == set(COMPARED)
+
+
+def test_the_comparison_of_clusters_is_made_once() -> None:
     reads, acts = Recorder(), Recorder()
     client = together(reads, acts)
     for _ in range(3):
         client.hold("12")
-    assert (reads.asked, acts.asked) == (["nodes"], ["nodes", "hold", "hold", "hold"])
+    assert (reads.asked.count("nodes"), acts.asked.count("nodes"), acts.asked.count("hold")) == (1, 1, 3)
 
 
 @pytest.mark.parametrize("kind", [SlurmUnreachable, SlurmRefused, JobNotFound])
@@ -182,5 +200,5 @@ def test_an_error_says_which_half_it_is_of_and_stays_what_it_is(kind: type[Slurm
     assert (type(caught.value), caught.value.permanent) == (kind, permanent)
     assert str(caught.value) == "the commands: scontrol requeue 12: no answer"
     with pytest.raises(kind) as caught:
-        together(Recorder(fails=failing), Recorder()).job("12")
+        together(Recorder(fails=failing), Recorder()).partitions()
     assert caught.value.tried.startswith("slurmrestd: ")
