@@ -92,6 +92,8 @@ def _read(cluster: Cluster, *, client: SlurmClient, now: datetime) -> _Reading:
 def _is_health_due(cluster: Cluster, now: datetime) -> bool:
     if cluster.health_at is None or cluster.error or cluster.seen_at is None:
         return True
+    if cluster.jobs_mark_of != _way_of(cluster):  # perhaps another controller, with accounting of its own or none
+        return True
     return not timedelta(0) <= now - cluster.health_at < HEALTH_EVERY
 
 

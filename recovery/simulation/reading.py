@@ -62,9 +62,10 @@ class BadScenario(ValueError):
 
 def read_file(path: Path) -> Scenario:
     """Raises BadScenario, and OSError where the file can't be read."""
-    data = path.read_bytes()
+    with path.open("rb") as file:
+        data = file.read(LARGEST + 1)  # it may have no end: /dev/zero
     if len(data) > LARGEST:
-        raise BadScenario([f"the file has {len(data)} bytes, {LARGEST} are allowed."])
+        raise BadScenario([f"the file has more than {LARGEST} bytes."])
     try:
         return read_scenario(tomllib.loads(data.decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -10,10 +10,10 @@ import pytest
 
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import JobState, NodeState
-from recovery.models import Job, Node
+from recovery.models import Cluster, Job, Node
 from recovery.slurm.base import HELD_BY_REQUEUE, NodeRecord
 from tests.pipeline.conftest import Desk
-from tests.pipeline.polling import poll
+from tests.pipeline.polling import poll, the_cluster
 from tests.pipeline.test_act import approved
 
 __all__ = ["approved"]  # the fixture
@@ -47,6 +47,14 @@ def test_an_older_job_of_somebody_else_under_the_id_does_not_leave_ours_running(
     poll(desk, seconds=2)
     ours = Job.objects.get(user="ada")
     assert (ours.state, ours.listed) == (JobState.UNKNOWN, False)
+
+
+def test_what_is_known_of_a_controller_is_asked_anew_where_another_one_answers(desk: Desk) -> None:
+    poll(desk)
+    desk.slurm.accounting = True
+    Cluster.objects.update(options={"slurm_conf": "/etc/slurm/other.conf"})
+    poll(desk)
+    assert the_cluster().accounting
 
 
 def test_a_node_that_is_listed_twice_or_has_an_endless_name_stops_no_poll(desk: Desk, monkeypatch: Any) -> None:
