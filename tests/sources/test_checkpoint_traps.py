@@ -324,6 +324,13 @@ def test_lost_data_shows_by_the_size_of_the_whole(run: Path) -> None:
     assert states(run) == {1: COMPLETE, 2: TORN, 3: COMPLETE}
 
 
+def test_a_young_optimizer_takes_less_room(run: Path) -> None:
+    for step in (1, 2, 3):
+        folder = trainers.orbax(run, step)
+        put(folder / "items" / "ocdbt.process_0" / "d" / f"{99:032x}", b"\6" * (20 if step == 1 else 9000))
+    assert states(run) == {1: COMPLETE, 2: COMPLETE, 3: COMPLETE}
+
+
 def test_an_item_of_old_has_a_folder_for_each_array(run: Path) -> None:
     folder = run / "5"
     put(folder / "_CHECKPOINT_METADATA", b"{}")

@@ -167,6 +167,8 @@ class Plain:
         return (CheckpointState.UNKNOWN, untold) if untold else (CheckpointState.COMPLETE, "")
 
     def _beside(self, listing: Listing, sound: Mapping[int, Sizes]) -> Verdict:
+        if listing.settled:
+            return SOUND
         why = against(listing.step, self._sizes(listing), sound, rank=self.rank)
         return (CheckpointState.TORN, why) if why else (CheckpointState.COMPLETE, "")
 

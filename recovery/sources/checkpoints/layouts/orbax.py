@@ -9,11 +9,11 @@ shows only by the size of the whole, and a cut in the values of one not at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from recovery.core.logs.marks import step_of
 from recovery.sources.beneath import show
-from recovery.sources.checkpoints.ends import fields, kind_of
+from recovery.sources.checkpoints.ends import Verdict, fields, kind_of
 from recovery.sources.checkpoints.listing import Listing
 from recovery.sources.checkpoints.rules import Layout, Plain, Sizes
 
@@ -58,6 +58,10 @@ class _Orbax(Plain):
             if lost := _lost_beside(folder, file, places):
                 return f"{show(f'{folder}/{lost}')} is missing."
         return ""
+
+    def _beside(self, listing: Listing, sound: Mapping[int, Sizes]) -> Verdict:
+        """Beside older ones only: data is compressed, and the zeros of a young optimizer take no room."""
+        return super()._beside(listing, {step: sizes for step, sizes in sound.items() if step <= listing.step})
 
     def _sizes(self, listing: Listing) -> Sizes:
         return {"": sum(fact.size for fact in listing.files.values())}
