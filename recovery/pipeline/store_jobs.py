@@ -23,6 +23,8 @@ from recovery.slurm.base import JobRecord
 # Besides what a record says, a change brings a look at the attempt, also at one that was given up as vanished.
 ATTEMPT_CHANGES = (*job_rows.ATTEMPT_FIELDS, "seen_at", "next_look_at", "closed_at")
 
+MOST_MISSED = 200  # attempts of a job that no picture showed: of more than that the oldest are not even named
+
 
 def store_jobs(
     cluster: Cluster, records: Mapping[str, JobRecord], known: Mapping[str, Listed], *, now: datetime
@@ -123,7 +125,7 @@ class _Changes:
         self.new_attempts.append(job_rows.new_attempt(job, record, now=self.now, previous=self.cluster.seen_at))
 
     def _add_missed(self, job: Job, numbers: range, *, since: datetime) -> None:
-        self.new_attempts += job_rows.missed_attempts(job, numbers, since=since, now=self.now)
+        self.new_attempts += job_rows.missed_attempts(job, numbers[-MOST_MISSED:], since=since, now=self.now)
 
     def _end(self, attempts: Sequence[Attempt], record: JobRecord, job: Job) -> None:
         """A newer attempt exists: what was open before it has ended, how is for accounting to say."""

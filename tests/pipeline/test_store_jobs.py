@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from recovery.core.types import JobState
 from recovery.models import Attempt, Event, Job, Run
+from recovery.pipeline.store_jobs import MOST_MISSED
 from recovery.pipeline.unlisted import ARRAY_STARTED
 from tests.pipeline.conftest import Desk
 from tests.pipeline.polling import poll
@@ -204,3 +205,12 @@ def test_a_record_that_goes_backwards_changes_nothing(desk: Desk, back: str) -> 
     assert Attempt.objects.get().state == JobState.RUNNING
     job = Job.objects.get()
     assert (job.state, job.restart_count, job.vanished_at) == (JobState.RUNNING, 2, None)
+
+
+def test_a_restart_count_beyond_all_measure_makes_no_million_attempts(desk: Desk) -> None:
+    desk.submit()
+    poll(desk)
+    desk.submit(restart_count=2_000_000_000, submitted_at=desk.now)
+    poll(desk)
+    numbers = list(Attempt.objects.order_by("number").values_list("number", flat=True))
+    assert (numbers[0], numbers[-1], len(numbers)) == (0, 2_000_000_000, MOST_MISSED + 2)
