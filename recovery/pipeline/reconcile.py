@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 
 from recovery import audit
 from recovery.access import SYSTEM
@@ -259,6 +259,11 @@ def _with_lease(model: type[Row], pk: int, look: Callable[[Row], datetime | None
     except LostRace:
         next_look = clock()
     except Exception as error:
+        if not connection.is_usable():  # the database went away in the middle: that is not the row's fault
+            log.warning("The database was lost while looking at %s %s: %s", model.__name__, pk, error)
+            connection.close()
+            row.give_back(next_look_at=clock())
+            return
         log.exception("Looking at %s %s failed", model.__name__, pk)
         _note_error(row, error, now=clock())
         row.give_back(next_look_at=clock() + POISONED)

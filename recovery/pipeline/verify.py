@@ -23,6 +23,7 @@ from recovery.pipeline.transition import advance
 
 RESTORE_TIME = timedelta(minutes=30)  # start-up, loading and compilation of a large model; counted from the start
 CHECKPOINT_TIME = timedelta(hours=2)  # used until the run's own checkpoint interval is known
+HELD = timedelta(minutes=1)  # a job that was put back and released is not held; a picture may be a little older
 GONE = timedelta(minutes=10)  # so long a job that waits may be missing from the list before it is said
 LATE = 2.0  # a checkpoint is late after so many of the run's own intervals
 
@@ -67,7 +68,15 @@ def _never_started(incident: Incident, *, now: datetime) -> None:
     if job.state == JobState.CANCELLED:
         why = "The job was cancelled before its new attempt started."
         close(incident, Outcome.STOPPED_ON_PURPOSE, why=why, now=now)
-    elif incident.state == IncidentState.RESTORING and job.vanished_at and now - job.vanished_at > GONE:
+    elif incident.state != IncidentState.RESTORING:
+        return
+    elif job.held and incident.acted_at and now - incident.acted_at > HELD:
+        alarm = (
+            f"The job is back in the queue, but held ({job.state_reason}). Either somebody holds it, or the controller "
+            f"was restarted before it had written our release down. If nobody does: scontrol release {job.job_id}"
+        )
+        advance(incident, IncidentState.NEEDS_PERSON, now=now, why=alarm, alarm=alarm[:500], deadline_at=None)
+    elif job.vanished_at and now - job.vanished_at > GONE:
         alarm = "Slurm no longer lists the job, and its new attempt was never seen to start."
         advance(incident, IncidentState.NEEDS_PERSON, now=now, why=alarm, alarm=alarm, deadline_at=None)
 

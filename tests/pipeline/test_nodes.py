@@ -43,7 +43,10 @@ def test_a_change_of_state_is_an_event_with_its_reason(desk: Desk) -> None:
     assert (event.at, event.seen_at) == (went, desk.now - timedelta(seconds=2))
     desk.slurm.resume_node("n2")
     poll(desk)
-    assert [event.new for event in selectors.node_events(cluster_id=the_cluster().pk, name_contains="n2")] == ["up", "drained"]
+    assert [event.new for event in selectors.node_events(cluster_id=the_cluster().pk, name_contains="n2")] == [
+        "up",
+        "drained",
+    ]
 
 
 def test_a_reason_from_before_the_last_picture_does_not_date_an_event(desk: Desk) -> None:

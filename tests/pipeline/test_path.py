@@ -10,7 +10,7 @@ from recovery.core.types import ActionKind, DecisionKind, FailureClass, JobState
 from recovery.models import Action, Decision, Event, Incident, PolicyVersion
 from recovery.pipeline import decide
 from recovery.pipeline.report import incident_report
-from recovery.slurm.base import SlurmRefused
+from recovery.slurm.base import HELD_BY_REQUEUE, SlurmRefused
 from tests.pipeline.conftest import ECC, Desk
 
 Policy = Callable[..., PolicyVersion]
@@ -226,6 +226,26 @@ def test_a_case_whose_action_failed_goes_on_when_somebody_restarts_the_run(
     desk.save(20)
     desk.tick(times=4)
     assert desk.incident.outcome == Outcome.RECOVERED
+
+
+def test_a_released_job_that_is_held_again_is_left_to_a_person_and_goes_on_when_it_starts(
+    desk: Desk, policy: Policy
+) -> None:
+    """A controller that is killed within seconds of a release comes back without it."""
+    policy(gpu_hardware="auto")
+    desk.run_with_checkpoint()
+    desk.crash_with_ecc()
+    desk.tick_until(lambda: desk.incident.state == IncidentState.RESTORING)
+    desk.slurm.change("1", held=True, state_reason=HELD_BY_REQUEUE)
+    calls = list(desk.slurm.calls)
+    desk.tick_until(lambda: desk.incident.state == IncidentState.NEEDS_PERSON)
+    assert "scontrol release 1" in desk.incident.alarm
+    assert desk.slurm.calls == calls
+    desk.slurm.change("1", held=False, state_reason="Resources")
+    desk.start(nodes=("n1", "n3"))
+    desk.load(10)
+    desk.tick_until(lambda: desk.incident.state == IncidentState.AWAITING_CHECKPOINT)
+    assert desk.incident.alarm == ""
 
 
 def test_a_second_failure_before_the_next_checkpoint_ends_the_case_without_success(

@@ -6,11 +6,13 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError as DatabaseLost
+from django.db import connection
 from kombu.exceptions import OperationalError
 
 from recovery import tasks
 from recovery.core.types import JobState
-from recovery.models import Attempt, Event, Incident, LogFile, Sample, Signal
+from recovery.models import Attempt, Cluster, Event, Incident, LogFile, Sample, Signal
 from recovery.pipeline import reconcile
 from tests.pipeline.conftest import Desk
 
@@ -47,6 +49,23 @@ def test_a_poisoned_case_is_pushed_forward_shown_and_blocks_no_other(
     desk.tick()
     assert desk.incident.error == ""
     assert desk.incident.state != "detected"
+
+
+def test_a_database_that_goes_away_in_the_middle_pushes_nothing_forward(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.run_with_checkpoint()
+
+    def lose(*args: object, **kwargs: object) -> None:
+        raise DatabaseLost("terminating connection due to administrator command")
+
+    monkeypatch.setattr(reconcile, "poll_cluster", lose)
+    monkeypatch.setattr(connection, "is_usable", lambda: False)
+    monkeypatch.setattr(connection, "close", lambda: None)  # the test's own transaction goes on
+    desk.tick()
+    monkeypatch.undo()
+    cluster = Cluster.objects.get()
+    assert (cluster.next_look_at, cluster.leased_until, cluster.error) == (desk.now, None, "")
 
 
 def test_what_is_read_twice_is_stored_once(desk: Desk) -> None:
