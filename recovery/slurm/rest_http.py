@@ -63,6 +63,8 @@ def why_no_url(url: str) -> str:
     """One sentence on why slurmrestd can't be reached at this address; "" where it may be."""
     if url.startswith(UNIX):
         return "" if url.removeprefix(UNIX).startswith("/") else f"{url!r} names no absolute path after unix:"
+    if "@" in url or "?" in url or "#" in url:  # what stands there may be a secret: it is not repeated
+        return "the address may hold no user, query or fragment"
     try:
         parts = urlsplit(url)
         port = parts.port  # raises for one that is no number
@@ -70,8 +72,6 @@ def why_no_url(url: str) -> str:
         return f"{url!r} is no address ({error})"
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         return f"{url!r} is neither unix:/path nor http(s)://host:port"
-    if parts.username or parts.query or parts.fragment:
-        return "the address may hold no user, query or fragment"
     return ""
 
 
