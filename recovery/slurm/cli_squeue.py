@@ -202,8 +202,15 @@ def _raw_id(value: str, *, first: bool) -> str:
 
 
 def with_excluded(found: Sequence[Row], excluded: Mapping[str, str]) -> list[Row]:
-    """With the excluded nodes of each job by raw id. A job that these lack has left in between."""
+    """With the excluded nodes of each job by raw id. A job that these lack had ended, and has left in between.
+
+    Raises BadAnswer where it had not: that is half an answer.
+    """
     known = [row for row in found if row.raw_id in excluded]
+    if len(known) < len(found):
+        lacking = next((r.raw_id for r in found if r.raw_id not in excluded and not state_of(r.state).is_terminal), "")
+        if lacking:
+            raise BadAnswer(f"job {lacking} is in one list and not in the other")
     return [row._replace(excluded=excluded[row.raw_id]) if excluded[row.raw_id] else row for row in known]
 
 

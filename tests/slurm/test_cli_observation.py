@@ -139,13 +139,23 @@ def test_somebodys_hold_on_top_is_news_although_the_text_is_the_same(slurm: Fake
     assert job.state_reason == "JobHeldAdmin"
 
 
-def test_a_release_without_excluded_nodes_in_its_list_is_asked_beside_it(slurm: FakeSlurm) -> None:
-    gone = JOB._replace(raw_id="13")
-    slurm.prints(squeue_answer(JOB, gone), "squeue")
+def old_release(slurm: FakeSlurm, *, thirteen: str) -> None:
+    """Its second list has job 12 only; 13 stands in the first one."""
+    slurm.prints(squeue_answer(JOB, JOB._replace(raw_id="13", state=thirteen)), "squeue")
     text = (slurm.folder / "squeue").read_text()
     slurm.answers(
         f"[ -z \"$SQUEUE_FORMAT2\" ] && exec echo '12|gpu-[07-08]'\necho '{OLD_SQUEUE}' >&2\n{text}", "squeue"
     )
+
+
+def test_a_job_that_had_not_ended_can_not_have_left_between_two_lists(slurm: FakeSlurm) -> None:
+    old_release(slurm, thirteen="RUNNING")
+    with pytest.raises(SlurmUnreachable, match="job 13 is in one list and not in the other"):
+        slurm.client().jobs()
+
+
+def test_a_release_without_excluded_nodes_in_its_list_is_asked_beside_it(slurm: FakeSlurm) -> None:
+    old_release(slurm, thirteen="FAILED")
     (job,) = slurm.client().jobs()  # 13 has left in between
     assert (job.job_id, job.excluded_nodes) == ("12", ("gpu-07", "gpu-08"))
 
