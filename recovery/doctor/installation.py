@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -50,14 +51,45 @@ def database(now: datetime) -> Result:
 
 
 def broker(now: datetime) -> Result:
+    what = f"broker ({broker_setting()})"
+    trouble = broker_folder_trouble()
+    if trouble:
+        return _result(what, trouble, remedy="Make that folder, or correct REDIS_URL.", at=now)
+    if broker_folder():
+        return _result(what, "can be written", at=now)
     with app.connection_for_write(connect_timeout=BROKER_TIMEOUT_S) as link:
-        what = f"broker ({link.as_uri()})"  # without the password
         try:
             link.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - each transport has errors of its own
             remedy = "Check REDIS_URL, and that Redis runs. Nothing is lost meanwhile, but nothing is looked at either."
             return _result(what, first_line(error), remedy=remedy, at=now)
     return _result(what, "answers", at=now)
+
+
+def broker_folder() -> str:
+    """The folder that REDIS_URL=filesystem:///FOLDER names; "" where it names a Redis."""
+    return str(app.conf.broker_transport_options.get("data_folder_in", ""))
+
+
+def broker_folder_trouble() -> str:
+    """Why no message can pass through the broker's folder; "" where it can, or there is none. Kombu makes no folder."""
+    path = broker_folder()
+    if not path:
+        return ""
+    if not Path(path).is_dir():
+        return f"there is no folder {path} here"
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        return f"user id {os.geteuid()} can't read and write the folder {path}"
+    return ""
+
+
+def broker_setting() -> str:
+    """REDIS_URL as people may see it: without user, password and options."""
+    path = broker_folder()
+    if path:
+        return f"filesystem://{path}"
+    parts = urlsplit(app.conf.broker_write_url or app.conf.broker_url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def workers(now: datetime) -> Result:

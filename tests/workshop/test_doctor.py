@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from pytest_django import Settings
 
+from recovery import env
 from recovery.celery import app
 from recovery.core.types import JobState
 from recovery.doctor import Result, State, examine_cluster, installation, scheduler
@@ -66,6 +68,57 @@ def test_a_broker_that_does_not_run_is_trouble_within_seconds(monkeypatch: pytes
     result = installation.broker(NOW)
     assert "REDIS_URL" in result.remedy
     assert "hidden" not in json.dumps(result.as_json())
+
+
+@pytest.fixture
+def folder_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """As REDIS_URL=filesystem:///… of a folder that is not there yet."""
+    folder = tmp_path / "broker"
+    url, options = env.broker(f"filesystem://{folder}")
+    for name in ("broker_url", "broker_write_url"):
+        monkeypatch.setattr(app.conf, name, url)
+    monkeypatch.setitem(app.conf, "broker_transport_options", options)
+    return folder
+
+
+def test_a_folder_as_the_broker_must_be_there(folder_broker: Path) -> None:
+    result = installation.broker(NOW)
+    assert (result.state, result.what) == (State.BROKEN, f"broker (filesystem://{folder_broker})")
+    assert result.detail == f"there is no folder {folder_broker} here"
+    assert "REDIS_URL" in result.remedy
+    folder_broker.mkdir()
+    assert installation.broker(NOW).state is State.GOOD
+
+
+def test_a_folder_as_the_broker_must_be_writable(folder_broker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder_broker.mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)  # nothing is forbidden to root
+    assert "can't read and write" in installation.broker(NOW).detail
+
+
+def test_development_does_not_start_on_a_folder_that_is_not_there(
+    folder_broker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDIS_URL", f"filesystem://{folder_broker}")
+    with pytest.raises(CommandError, match=f"no folder {folder_broker}"):
+        call_command("dev")
+
+
+@pytest.mark.parametrize(
+    ("setting", "shown"),
+    [
+        ("redis://ada:hidden@127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+        ("redis://127.0.0.1:6379/0?password=hidden", "redis://127.0.0.1:6379/0"),
+        ("redis+socket:///run/redis.sock", "redis+socket:///run/redis.sock"),
+    ],
+)
+def test_the_broker_is_shown_as_it_is_set_without_a_password(
+    monkeypatch: pytest.MonkeyPatch, setting: str, shown: str
+) -> None:
+    monkeypatch.setitem(app.conf, "broker_transport_options", {})
+    for name in ("broker_url", "broker_write_url"):
+        monkeypatch.setattr(app.conf, name, setting)
+    assert installation.broker_setting() == shown
 
 
 @pytest.mark.django_db
@@ -261,6 +314,20 @@ def test_something_broken_is_an_exit_code(printed: Callable[..., str], on_a_scri
     on_a_scripted_cluster.silent = no_answer()
     with pytest.raises(CommandError, match="1 of these"):
         printed()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("arguments", [(), ("--json",)], ids=["text", "json"])
+def test_a_broken_installation_is_an_exit_code_too(
+    printed: Callable[..., str],
+    on_a_scripted_cluster: Scripted,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+) -> None:
+    broken = installation._result("broker", "refused", remedy="Start it.", at=NOW)
+    monkeypatch.setattr(installation, "broker", lambda now: broken)
+    with pytest.raises(CommandError, match="1 of these"):
+        printed(*arguments)
 
 
 @pytest.mark.django_db

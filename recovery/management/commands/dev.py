@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from recovery.demo import desk
 from recovery.demo.console import Console
 from recovery.demo.supervisor import Interrupted, Supervisor, SupervisorError
+from recovery.doctor.installation import broker_folder_trouble
 
 
 class Command(BaseCommand):
@@ -27,21 +28,23 @@ class Command(BaseCommand):
         parser.add_argument("--no-reload", action="store_true", help="don't restart the web server when code changes")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        console = Console()
+        console, broker = Console(), given_broker()
         try:
             with Supervisor(settings.DATA_DIR, follow=console.line) as supervisor:
-                self._run(supervisor, console, options)
+                self._run(supervisor, console, broker, options)
         except Interrupted:
             console.say("Stopped.")
         except SupervisorError as error:
             raise CommandError(str(error)) from error
 
-    def _run(self, supervisor: Supervisor, console: Console, options: dict[str, Any]) -> None:
+    def _run(
+        self, supervisor: Supervisor, console: Console, broker: desk.Broker | None, options: dict[str, Any]
+    ) -> None:
         if supervisor.leftovers:
             console.say(f"Stopped what an earlier start had left running: {', '.join(supervisor.leftovers)}.")
         with console.step("database"):
             call_command("migrate", verbosity=0)
-        broker = given_broker() or desk.embedded_broker(supervisor.run_dir)
+        broker = broker or desk.embedded_broker(supervisor.run_dir)
         port = desk.free_port(options["port"], options["host"])
         desk.start(
             supervisor,
@@ -57,5 +60,9 @@ class Command(BaseCommand):
 
 def given_broker() -> desk.Broker | None:
     """The one that the environment names, if any: then none of our own is started, and every program finds it there."""
-    named = "REDIS_URL" in os.environ or "REDIS_URL_FILE" in os.environ
-    return desk.Broker(url="", words="as REDIS_URL says") if named else None
+    if "REDIS_URL" not in os.environ and "REDIS_URL_FILE" not in os.environ:
+        return None
+    trouble = broker_folder_trouble()
+    if trouble:
+        raise CommandError(f"REDIS_URL can't be the broker: {trouble}. Make that folder, or correct REDIS_URL.")
+    return desk.Broker(url="", words="as REDIS_URL says")

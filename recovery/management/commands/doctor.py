@@ -81,8 +81,10 @@ def no_cluster(now: datetime) -> Result:
 def as_document(found: dict[str, list[Result]]) -> dict[str, Any]:
     """{"installation": [RESULT], "clusters": {NAME: [RESULT]}}."""
     return {
-        "installation": [result.as_json() for result in found.pop("", [])],
+        "installation": [result.as_json() for result in found.get("", [])],
         "clusters": {
-            name.removeprefix("Cluster "): [result.as_json() for result in results] for name, results in found.items()
+            name.removeprefix("Cluster "): [result.as_json() for result in results]
+            for name, results in found.items()
+            if name
         },
     }
