@@ -31,8 +31,8 @@ def ask_again(cluster: Cluster, *, actor: Actor, now: datetime) -> None:
 
 
 def examine_and_store(cluster_id: int, *, client_for: ClientFor, clock: Clock) -> None:
-    """Examine one cluster, once at a time whatever the number of workers."""
-    row = Examination.objects.filter(cluster_id=cluster_id).select_related("cluster").first()
+    """Examine one cluster where it is due, once at a time: however often it was asked for, Slurm is asked once."""
+    row = Examination.due(clock()).filter(cluster_id=cluster_id).select_related("cluster").first()
     if row is None or not row.take_lease(clock()):
         return
     try:

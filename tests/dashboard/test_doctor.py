@@ -45,6 +45,18 @@ def test_a_new_cluster_is_due_at_once_and_then_every_few_minutes() -> None:
     assert stored.due(now() + stored.EVERY) == [cluster.pk]
 
 
+def test_however_often_it_is_asked_for_slurm_is_asked_once() -> None:
+    """Each press of the button, and each POST, sends a message of its own."""
+    cluster, client = make_cluster(), Scripted()
+    for _ in range(20):
+        stored.ask_again(cluster, actor=actor_with(Permission.OPERATE), now=now())
+    examine(cluster, client)
+    once = len(client.asked)
+    for _ in range(20):
+        examine(cluster, client)
+    assert len(client.asked) == once > 0
+
+
 def test_a_cluster_that_is_switched_off_is_not_examined() -> None:
     make_examination(cluster=make_cluster(enabled=False), next_look_at=ago(10))
     make_cluster(enabled=False)
