@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+MOST_SHARDS = 4096
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # a run's key names its checkpoint folder
 
 
@@ -131,6 +132,8 @@ class JobSpec:
             raise ValueError(
                 "A job needs at least one node, one GPU per node, one step, one shard and a log interval of one."
             )
+        if self.shards > MOST_SHARDS:
+            raise ValueError(f"A checkpoint has at most {MOST_SHARDS} shards: each is a file.")
         if len(set(self.array)) < len(self.array) or min(self.array, default=0) < 0 or self.array_limit < 0:
             raise ValueError("An array has each task number once, and none below 0.")
         if self.step_time_s <= 0 or min(self.save_s, self.startup_s, self.load_s, self.warm_up_s, self.save_every) < 0:
@@ -234,8 +237,8 @@ class ClusterSpec:
             raise ValueError("A cluster needs at least one node, and each name once.")
         if not self.partitions:
             object.__setattr__(self, "partitions", (PartitionSpec(name="main", nodes=tuple(names)),))
-        if self.max_job_id < self.first_job_id:
-            raise ValueError("max_job_id is below first_job_id.")
+        if not 1 <= self.first_job_id <= self.max_job_id:
+            raise ValueError("first_job_id is at least 1, and max_job_id not below it.")
         named = [(p.name, p.nodes) for p in self.partitions] + [(r.name, r.nodes) for r in self.reservations]
         for name, nodes in named:
             if strange := set(nodes) - set(names):

@@ -9,7 +9,7 @@ from heapq import heappush
 from pathlib import PurePath
 
 from recovery.slurm import job_paths
-from recovery.slurm.base import JobRecord
+from recovery.slurm.base import JobRecord, SlurmRefused
 from recovery.slurm.simulator.effects import Effect, EffectKind
 from recovery.slurm.simulator.spec import ClusterSpec
 from recovery.slurm.simulator.state import Forgotten, Job, Node, Run, State
@@ -42,7 +42,7 @@ class Stage:
     def next_id(self) -> str:
         """The next free job id: after the largest one it begins again, and passes over those in use."""
         in_use = {job.record_id for job in self.state.jobs.values()} if self.state.wrapped else set()
-        while True:
+        for _ in range(len(in_use) + self.spec.max_job_id - self.spec.first_job_id + 2):
             given = self.state.next_id
             self.state.next_id = given + 1
             if self.state.next_id > self.spec.max_job_id:
@@ -50,6 +50,7 @@ class Stage:
                 in_use = {job.record_id for job in self.state.jobs.values()}
             if str(given) not in in_use:
                 return str(given)
+        raise SlurmRefused("every job id is in use", tried="submit a job")
 
     def next_number(self) -> int:
         self.state.next_number += 1

@@ -75,6 +75,14 @@ def test_ids_come_round_and_pass_over_those_in_use(tmp_path: Path) -> None:
     assert len(sim.attempts("11")) == 2
 
 
+def test_a_cluster_whose_ids_are_all_in_use_takes_no_job(tmp_path: Path) -> None:
+    sim = make_sim(tmp_path, first_job_id=7, max_job_id=8)
+    for _ in range(2):
+        sim.cluster.submit(train(name="a"))
+    with pytest.raises(SlurmRefused, match="every job id is in use"):
+        sim.cluster.submit(train(name="a"))
+
+
 def test_a_log_in_append_mode_keeps_what_the_attempt_before_wrote(sim: Sim) -> None:
     for append in (True, False):
         job = sim.cluster.submit(train(name=f"append-{append}".lower(), append=append))
