@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 
 from recovery.core.speech import duration
+from recovery.doctor.remedies import GUIDE, SLURMDBD, become
 from recovery.doctor.results import Group, Result, State
 from recovery.models import Cluster, Job
 from recovery.slurm.base import (
@@ -32,7 +33,6 @@ from recovery.slurm.base import (
 NO_NODE = "recovery-desk-asks-whether-it-may"
 DENIED = ("user id", "permission denied")  # Slurm's words (slurm_errno.c) for: not you
 NO_SUCH_NODE = ("node name", "no such node", "unknown node")
-GUIDE = "docs/privileges.md"
 
 WORDS = {
     Operation.JOBS: "list jobs",
@@ -54,6 +54,8 @@ WORDS = {
     Operation.RESUME_NODE: "resume a node",
     Operation.SUBMIT: "submit",
 }
+CONTROLLER_LOG = "Look at the controller's log."
+AT_FAULT = {Operation.ATTEMPTS: SLURMDBD}  # who else gives no answer than the controller
 # What Slurm lets administrators do alone (tests/slurm/test_privileges.py); other changes are open to operators.
 OF_ADMINISTRATORS = frozenset({Operation.SET_ADMIN_COMMENT, Operation.DRAIN_NODE, Operation.RESUME_NODE})
 
@@ -79,7 +81,9 @@ def examine_calls(cluster: Cluster, client: SlurmClient, *, clock: Callable[[], 
         if not can:
             outcome = Outcome(detail=f"not here: {can.reason}", state=State.ATTENTION, remedy=can.remedy)
         elif operation in tries and clock() - begun < timedelta(seconds=settings.LEASE_S / 2):
-            outcome = _tried(tries[operation])
+            outcome = _tried(tries[operation], at_fault=AT_FAULT.get(operation, CONTROLLER_LOG))
+        elif operation in tries and not operation.is_write:
+            outcome = Outcome(detail="not tried: the answers before it took too long", state=State.NOT_TRIED)
         else:
             outcome = by_rights(operation, rights)
         yield _result(WORDS[operation], outcome, at=clock())
@@ -98,12 +102,17 @@ def _rights(client: SlurmClient, *, is_real: bool) -> tuple[Rights, Outcome]:
         detail = f"can't be told: {error}"
         unknown = Rights(user="", level=RightsLevel.UNKNOWN, how=detail)
         return unknown, Outcome(detail=detail, state=State.NOT_TRIED, remedy=f"What each call needs: {GUIDE}.")
-    who = f"user {rights.user or 'unknown'}: {LEVELS[rights.level]} ({rights.how})"
+    is_root = rights.user == "root" and is_real
+    how = "root may do everything" if is_root else rights.how
+    who = f"user {rights.user or 'unknown'}: {LEVELS[rights.level]} ({how})"
     if rights.level is RightsLevel.OWN:
-        return rights, Outcome(detail=who, state=State.ATTENTION, remedy=_become("operator", rights))
+        return rights, Outcome(detail=who, state=State.ATTENTION, remedy=become("operator", rights))
     if rights.level is RightsLevel.UNKNOWN:
-        return rights, Outcome(detail=who, state=State.NOT_TRIED, remedy=f"What each call needs: {GUIDE}.")
-    too_much = f"More than it needs: an operator is enough, {GUIDE}." if rights.user == "root" and is_real else ""
+        remedy = f"What each call needs: {GUIDE}."
+        if rights.how.startswith("accounting"):  # it was asked, and gave no word
+            remedy = f"{SLURMDBD} {remedy}"
+        return rights, Outcome(detail=who, state=State.NOT_TRIED, remedy=remedy)
+    too_much = f"More than it needs: an operator is enough, {GUIDE}." if is_root else ""
     return rights, Outcome(detail=who, state=State.GOOD, remedy=too_much)
 
 
@@ -115,14 +124,10 @@ LEVELS = {
 }
 
 
-def _become(level: str, rights: Rights) -> str:
-    return f"`sacctmgr modify user {rights.user or 'USER'} set adminlevel={level}`; {GUIDE} says what that allows."
-
-
 def by_rights(operation: Operation, rights: Rights) -> Outcome:
     """What our level in Slurm allows, where a try would change something or tell nothing."""
     if not operation.is_write:
-        return Outcome(detail="not tried: there is nothing to try it on yet", state=State.NOT_TRIED)
+        return Outcome(detail="not tried: no job is stored yet that it could be tried on", state=State.NOT_TRIED)
     if rights.level is RightsLevel.UNKNOWN:
         return Outcome(detail="not tried; our rights are not known", state=State.NOT_TRIED)
     if operation is Operation.SUBMIT:
@@ -137,16 +142,16 @@ def by_rights(operation: Operation, rights: Rights) -> Outcome:
     else:
         detail = f"not tried; by rights only for jobs of {rights.user}, and of accounts that it coordinates"
         level = "operator"
-    return Outcome(detail=detail, state=State.ATTENTION, remedy=_become(level, rights))
+    return Outcome(detail=detail, state=State.ATTENTION, remedy=become(level, rights))
 
 
-def _tried(look: Try) -> Outcome:
+def _tried(look: Try, *, at_fault: str = CONTROLLER_LOG) -> Outcome:
     try:
         return look()
     except SlurmRefused as error:
         return Outcome(detail=f"refused: {error}", state=State.ATTENTION, remedy=f"What it needs: {GUIDE}.")
     except SlurmError as error:
-        return Outcome(detail=f"no answer: {error}", state=State.BROKEN, remedy="Look at the controller's log.")
+        return Outcome(detail=f"no answer: {error}", state=State.BROKEN, remedy=at_fault)
 
 
 def _tries(cluster: Cluster, client: SlurmClient, rights: Rights, *, now: datetime) -> dict[Operation, Try]:
@@ -194,7 +199,7 @@ def _unless_hidden(cluster: Cluster, rights: Rights, outcome: Outcome) -> Outcom
     if rights.level is not RightsLevel.OWN or others.exists():
         return outcome
     detail = f"{outcome.detail}, but no job of anybody else was ever seen: PrivateData in slurm.conf may hide them"
-    return Outcome(detail=detail, state=State.ATTENTION, remedy=_become("operator", rights))
+    return Outcome(detail=detail, state=State.ATTENTION, remedy=become("operator", rights))
 
 
 def _polled(cluster: Cluster, now: datetime) -> Outcome:
@@ -230,7 +235,7 @@ def _try_a_script(client: SlurmClient, job: Job, rights: Rights) -> Outcome:
         if not _says(error, DENIED):
             detail = f"tried: that of job {job.job_id} is not to be had ({error.message})"
             return Outcome(detail=detail, state=State.NOT_TRIED)
-        remedy = _become("operator", rights)
+        remedy = become("operator", rights)
         return Outcome(detail=f"refused for job {job.job_id}, {whose}", state=State.ATTENTION, remedy=remedy)
     return Outcome(detail=f"tried: job {job.job_id}, {whose}", state=State.GOOD)
 
@@ -241,7 +246,7 @@ def _try_a_node(client: SlurmClient, rights: Rights) -> Outcome:
     except SlurmRefused as error:
         if _says(error, DENIED):
             detail = "tried on a node that doesn't exist: refused, administrators alone may (no recovery needs it)"
-            return Outcome(detail=detail, state=State.ATTENTION, remedy=_become("administrator", rights))
+            return Outcome(detail=detail, state=State.ATTENTION, remedy=become("administrator", rights))
         if _says(error, NO_SUCH_NODE):
             return Outcome(detail="tried on a node that doesn't exist: we may", state=State.GOOD)
         return by_rights(Operation.RESUME_NODE, rights)

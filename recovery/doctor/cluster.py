@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
+from recovery.doctor import remedies
 from recovery.doctor.calls import examine_calls
 from recovery.doctor.job_files import examine_files
 from recovery.doctor.results import Group, Result, State
@@ -15,14 +16,6 @@ from recovery.slurm.registry import BadOptions
 
 ClientFor = Callable[[Cluster], SlurmClient]
 Clock = Callable[[], datetime]
-
-# What to look at where a back end gets no answer.
-REMEDIES = {
-    "cli": "Check that this machine has the cluster's Slurm commands, slurm.conf and munge key, and reaches it.",
-    "rest": "Check that slurmrestd runs at the address in its options, and the token: docs/slurmrestd.md.",
-    "native": "Check that pyslurm matches the cluster's release, and slurm.conf and munge: docs/pyslurm.md.",
-    "simulator": "Start the simulator, and check the cluster's option state_dir.",
-}
 
 
 def examine_cluster(cluster: Cluster, *, client_for: ClientFor, clock: Clock) -> Iterator[Result]:
@@ -52,7 +45,7 @@ def _answered(cluster: Cluster, client: SlurmClient, health: Health, *, clock: C
 
 
 def _unreachable(cluster: Cluster, error: SlurmError, *, at: datetime) -> Result:
-    return _controller("reachable", str(error), State.BROKEN, remedy=REMEDIES.get(cluster.backend, ""), at=at)
+    return _controller("reachable", str(error), State.BROKEN, remedy=remedies.unreachable(cluster, error), at=at)
 
 
 def _controller(what: str, detail: str, state: State, *, at: datetime, remedy: str = "") -> Result:

@@ -59,7 +59,8 @@ def _below(what: str, paths: Sequence[tuple[Job, str]], roots: Sequence[str], se
         return _result(what, "none is named now", State.NOT_TRIED, at=now)
     outside = [(job, path) for job, path in paths if not _lies_below(path, roots)]
     if not outside:
-        return _result(what, f"all {len(paths)} lie below a root", State.GOOD, at=now)
+        detail = "the only one lies below a root" if len(paths) == 1 else f"all {len(paths)} lie below a root"
+        return _result(what, detail, State.GOOD, at=now)
     job, path = outside[0]
     detail = f"{len(outside)} of {len(paths)} lie outside of the roots; the first is {path[:300]} of job {job.job_id}"
     remedy = f"Add their folder to {setting}, or let the jobs write below {', '.join(roots)}."

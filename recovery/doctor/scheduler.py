@@ -48,7 +48,8 @@ def clock_skew(health: Health, *, at: datetime) -> Result:
 
 def accounting(health: Health, attempts: Can, *, at: datetime) -> Result:
     if health.accounting:
-        return _result("accounting", "past attempts can be asked for", State.GOOD, at=at)
+        detail = "Slurm is set to keep past attempts; “past attempts” tells whether they can be had"
+        return _result("accounting", detail, State.GOOD, at=at)
     if not attempts:
         detail = f"whether there is any or not, it can't be asked: {attempts.reason}"
         return _result("accounting", detail, State.ATTENTION, remedy=attempts.remedy, at=at)

@@ -27,6 +27,11 @@ def due(now: datetime) -> list[int]:
 def ask_again(cluster: Cluster, *, actor: Actor, now: datetime) -> None:
     """Let it be examined at the next tick instead of in minutes. Raises Forbidden."""
     require(actor, Permission.OPERATE)
+    make_due(cluster, now=now)
+
+
+def make_due(cluster: Cluster, *, now: datetime) -> None:
+    """Let it be examined at the next tick: what was found before may be of another way to it."""
     Examination.objects.update_or_create(cluster=cluster, defaults={"next_look_at": now})
 
 
@@ -35,11 +40,18 @@ def examine_and_store(cluster_id: int, *, client_for: ClientFor, clock: Clock) -
     row = Examination.due(clock()).filter(cluster_id=cluster_id).select_related("cluster").first()
     if row is None or not row.take_lease(clock()):
         return
+    way = (row.cluster.backend, row.cluster.options)
     try:
         results = [result.as_json() for result in examine_cluster(row.cluster, client_for=client_for, clock=clock)]
         Examination.objects.filter(pk=row.pk).update(results=results, at=clock())
     finally:
-        row.give_back(next_look_at=clock() + EVERY)
+        changed = _way_to(cluster_id) != way
+        row.give_back(next_look_at=clock() + (timedelta(0) if changed else EVERY))
+
+
+def _way_to(cluster_id: int) -> tuple[str, dict[str, str]] | None:
+    """How it is reached, which somebody may change during an examination."""
+    return Cluster.objects.filter(pk=cluster_id).values_list("backend", "options").first()
 
 
 def report_on(cluster: Cluster, *, now: datetime) -> Report:

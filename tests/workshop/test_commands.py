@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,10 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from recovery.access import Permission, actor_for
-from recovery.models import Cluster, Event
+from recovery.doctor import stored
+from recovery.models import Cluster, Event, Examination
+from tests.pipeline.fake_slurm import FakeSlurm
+from tests.workshop.scripted import Scripted
 
 GOOD_PASSWORD = "tall-grass-in-june"
 Run = Callable[..., str]
@@ -113,6 +116,29 @@ def test_what_is_not_given_stays_as_it_is(run: Run, tmp_path: Path) -> None:
     run("set_cluster", "gpu", "--enable", "--option", "slurm_conf=", "--option", "prefix=ssh login1")
     cluster.refresh_from_db()
     assert (cluster.options, cluster.enabled) == ({"prefix": "ssh login1"}, True)
+
+
+@pytest.mark.django_db
+def test_a_cluster_that_is_reached_otherwise_is_examined_anew(run: Run) -> None:
+    cluster = make_cluster(options={})
+    later = datetime.now(UTC) + timedelta(minutes=4)
+    Examination.objects.create(cluster=cluster, next_look_at=later)
+    run("set_cluster", "gpu", "--option", "bin_dir=", "--backend", "rest", "--option", "url=https://a.example:6820")
+    assert stored.due(datetime.now(UTC)) == [cluster.pk]
+
+
+@pytest.mark.django_db
+def test_a_way_that_changes_during_an_examination_is_examined_next() -> None:
+    cluster = make_cluster()
+    Examination.objects.create(cluster=cluster, next_look_at=datetime.now(UTC))
+
+    def change(row: Cluster) -> FakeSlurm:
+        Cluster.objects.filter(pk=row.pk).update(options={"slurm_conf": "/etc/other.conf"})
+        return Scripted()
+
+    for due in ([cluster.pk], []):
+        stored.examine_and_store(cluster.pk, client_for=change, clock=lambda: datetime.now(UTC))
+        assert stored.due(datetime.now(UTC)) == due
 
 
 @pytest.mark.django_db

@@ -207,6 +207,10 @@ def test_min_job_age_is_held_against_the_poll_interval(age: float | None, state:
         assert "--poll-interval 6" in result.remedy
 
 
+def test_accounting_that_is_set_up_is_not_said_to_answer() -> None:
+    assert "set to keep" in scheduler.accounting(HEALTH, YES, at=NOW).detail
+
+
 def test_no_accounting_says_what_it_costs() -> None:
     assert "unknown" in scheduler.accounting(replace(HEALTH, accounting=False), YES, at=NOW).detail
 
@@ -246,6 +250,7 @@ def test_logs_and_checkpoints_below_the_roots_are_well(settings: Settings) -> No
     job = make_job(comment='{"recovery": {}}')
     found = by_what(list(examine_files(job.cluster, now=NOW)))
     assert found["logs of running jobs"].state is State.GOOD
+    assert found["checkpoints of running jobs"].detail == "the only one lies below a root"
     assert found["checkpoints of running jobs"].state is State.GOOD
     assert found["job comments"].state is State.GOOD
 

@@ -10,7 +10,7 @@ from pytest_django import Settings
 from recovery.doctor import Result, State, examine_cluster
 from recovery.doctor.calls import WORDS, examine_calls
 from recovery.models import Cluster
-from recovery.slurm.base import Operation, RightsLevel, SlurmRefused
+from recovery.slurm.base import Operation, Rights, RightsLevel, SlurmRefused, SlurmUnreachable
 from tests.factories import ago, make_cluster, make_job, make_run
 from tests.pipeline.fake_slurm import FakeSlurm, no_answer
 from tests.workshop.scripted import Scripted, by_what
@@ -75,8 +75,42 @@ def test_what_is_refused_names_the_sacctmgr_line(level: RightsLevel, requeue: St
     assert found[WORDS[Operation.RESUME_NODE]].state is drain
     for operation, wanted in ((Operation.REQUEUE, "operator"), (Operation.DRAIN_NODE, "administrator")):
         result = found[WORDS[operation]]
-        line = f"sacctmgr modify user desk set adminlevel={wanted}"
+        line = f"sacctmgr add user desk account=root adminlevel={wanted}"
         assert (line in result.remedy) is (result.state is State.ATTENTION)
+
+
+@pytest.mark.django_db
+def test_the_first_examination_does_not_say_that_there_are_no_jobs() -> None:
+    client = Scripted()
+    client.enter("1")
+    found = calls_of(make_cluster(seen_at=None), client)
+    assert found[WORDS[Operation.JOBS]].detail == "tried: 1 job"
+    assert found[WORDS[Operation.JOB]].detail == "not tried: no job is stored yet that it could be tried on"
+
+
+@pytest.mark.django_db
+def test_attempts_without_an_answer_lead_to_slurmdbd(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, client = make_cluster(), Scripted()
+    make_job(run=make_run(cluster=cluster), job_id="1")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise SlurmUnreachable("localhost:6819: Connection refused", tried="sacct --jobs=1")
+
+    monkeypatch.setattr(client, "attempts", refuse)
+    result = calls_of(cluster, client)[WORDS[Operation.ATTEMPTS]]
+    assert result.state is State.BROKEN
+    assert "slurmdbd" in result.remedy
+    assert "controller" not in result.remedy
+
+
+@pytest.mark.django_db
+def test_accounting_that_gives_no_word_on_us_leads_to_slurmdbd(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Scripted(RightsLevel.UNKNOWN)
+    found = Rights(user="desk", level=RightsLevel.UNKNOWN, how="accounting does not tell: Connection refused")
+    monkeypatch.setattr(client, "rights", lambda: found)
+    result = calls_of(make_cluster(), client)["who we are"]
+    assert result.state is State.NOT_TRIED
+    assert "slurmdbd" in result.remedy
 
 
 @pytest.mark.django_db
@@ -86,6 +120,7 @@ def test_root_is_told_that_less_would_do_unless_the_cluster_is_simulated() -> No
         result = calls_of(make_cluster(backend=backend), client)["who we are"]
         assert result.state is State.GOOD
         assert ("an operator is enough" in result.remedy) is told
+        assert ("root may do everything" in result.detail) is told
 
 
 @pytest.mark.django_db
@@ -154,6 +189,7 @@ def test_slow_answers_do_not_outlast_the_lease(settings: Settings) -> None:
     found = by_what(list(examine_calls(make_cluster(seen_at=None), client, clock=lambda: next(clock))))
     assert len(client.asked) < 6
     assert len(found) == len(Operation) + 1
+    assert "took too long" in found[WORDS[Operation.RESERVATIONS]].detail
 
 
 @pytest.mark.django_db

@@ -15,6 +15,7 @@ from django.core.validators import validate_slug
 from django.db import transaction
 
 from recovery import audit
+from recovery.doctor import stored as examinations
 from recovery.management.person import at_the_command_line
 from recovery.models import Cluster
 from recovery.slurm.registry import OPTIONS, BadOptions, client_for
@@ -84,6 +85,7 @@ def save(cluster: Cluster, *, is_new: bool) -> None:
             options={name: "(hidden)" if name in SECRET else value for name, value in cluster.options.items()},
             enabled=cluster.enabled,
         )
+        examinations.make_due(cluster, now=now)
 
 
 def checked_name(name: str) -> str:
