@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from recovery.slurm.base import SlurmUnreachable
@@ -34,7 +35,7 @@ def no_token() -> str:
 
 
 def fixed_token(token: str) -> TokenSource:
-    return lambda: _checked(token, of="the option token")
+    return lambda: _not_ended(_checked(token, of="the option token"), renew="set the option token anew")
 
 
 def token_from_file(path: str) -> TokenSource:
@@ -47,7 +48,7 @@ def token_from_file(path: str) -> TokenSource:
         except OSError as error:
             message = f"{path} can't be read ({error.strerror}): correct the option token_file or its permissions"
             raise SlurmUnreachable(message, tried="read the token", permanent=True) from error
-        return _checked(text, of=path)
+        return _not_ended(_checked(text, of=path), renew=f"whoever renews {path} did not")
 
     return read
 
@@ -94,18 +95,45 @@ def user_of(token: str) -> str:
 
     Only slurmrestd can verify it; nothing is decided by this but the user's name in our words.
     """
+    name = _claims(token).get("sun")
+    return name if isinstance(name, str) else ""
+
+
+def end_of(token: str) -> datetime | None:
+    """When the token ends (claim "exp", RFC 7519, section 4.1.4); None where it doesn't say."""
+    ends = _claims(token).get("exp")
+    if not isinstance(ends, (int, float)) or isinstance(ends, bool):
+        return None
+    try:
+        return datetime.fromtimestamp(ends, UTC)
+    except (ValueError, OverflowError, OSError):  # no time that a clock shows
+        return None
+
+
+def _claims(token: str) -> dict[str, object]:
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (ValueError, RecursionError):
-        return ""
-    name = claims.get("sun") if isinstance(claims, dict) else None
-    return name if isinstance(name, str) else ""
+        return {}
+    return claims if isinstance(claims, dict) else {}
 
 
 def own_name() -> str:
     """Who we are to rest_auth/local: the owner of this process."""
     return user_name(os.geteuid())
+
+
+def _not_ended(token: str, *, renew: str) -> str:
+    """22.05 answers to an ended token as if its controller were down ("Unspecified error"), so it is not sent.
+
+    The clocks of two machines differ: what ended just now by ours may hold by theirs.
+    """
+    ends = end_of(token)
+    if ends is not None and ends.timestamp() < time.time() - RENEW_S:
+        message = f"the token ended at {ends:%Y-%m-%d %H:%M:%S} UTC, by this machine's clock: {renew}"
+        raise SlurmUnreachable(message, tried="read the token", permanent=True)
+    return token
 
 
 def _checked(text: str, *, of: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from recovery.slurm import rest_auth
 from recovery.slurm.base import SlurmRefused, SlurmUnreachable
 from recovery.slurm.registry import BadOptions, client_for
 from recovery.slurm.rest import RestClient
-from recovery.slurm.rest_auth import ScontrolToken, token_from_file, user_of
+from recovery.slurm.rest_auth import ScontrolToken, end_of, token_from_file, user_of
 from recovery.slurm.rest_json import TokenRefused
 from recovery.slurm.together import TogetherClient
 from tests.slurm.rest_server import Said, Server, serving, whole
@@ -75,6 +76,31 @@ def test_a_file_without_a_token_is_said_so_and_not_quoted(server: Server, tmp_pa
         server.client(token="", token_file=str(file)).reservations()
     assert caught.value.message == f"{file} holds no token"
     assert server.asked == []
+
+
+@pytest.mark.parametrize("of", ["token", "token_file"])
+def test_an_ended_token_is_said_so_before_slurm_is_asked(server: Server, tmp_path: Path, of: str) -> None:
+    ended = token_for("desk", exp=1_600_000_000)
+    file = tmp_path / "token"
+    file.write_text(ended)
+    client = server.client(token=ended) if of == "token" else server.client(token="", token_file=str(file))
+    with pytest.raises(SlurmUnreachable, match=r"the token ended at 2020-09-13 12:26:40 UTC") as caught:
+        client.reservations()
+    assert caught.value.permanent
+    assert ended not in str(caught.value)
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("ends_in", [3600, -rest_auth.RENEW_S / 2], ids=["holds", "ended just now"])
+def test_a_token_that_may_hold_by_slurms_clock_is_sent(server: Server, ends_in: float) -> None:
+    token = token_for("desk", exp=time.time() + ends_in)
+    server.client(token=token).reservations()
+    assert [sent for _, sent in heads(server)] == [token]
+
+
+@pytest.mark.parametrize("exp", [None, "soon", True, [], 1e300, float("nan"), -1e18])
+def test_an_end_that_can_not_be_read_is_none(exp: object) -> None:
+    assert end_of(token_for("desk", exp=exp)) is None
 
 
 def test_a_file_that_is_not_there_names_its_option(tmp_path: Path) -> None:

@@ -68,6 +68,12 @@ def test_a_token_that_can_not_be_made_leads_to_the_command() -> None:
     assert "made by that command" in remedy("rest", error, url="http://slurm.example:6820")
 
 
+def test_a_token_that_can_not_be_used_leads_to_its_making(tmp_path: Path) -> None:
+    options = {"url": "http://127.0.0.1:9", "token_file": str(tmp_path / "missing")}
+    words = remedy("rest", caught(client_for("rest", options, timeout_s=5).health), **options)
+    assert words.startswith("slurmrestd was not asked")
+
+
 @pytest.mark.parametrize(
     ("prefix", "said"),
     [
