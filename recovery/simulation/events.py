@@ -17,7 +17,7 @@ def carry_out(event: PlannedEvent, world: SimulatedCluster, *, now: datetime) ->
     if event.do is Deed.RESERVE:
         return _reserve(event, world, now)
     if event.do is Deed.TROUBLE:
-        world.be_in_trouble(event.how, for_s=event.for_s, operations=event.operations)
+        world.be_in_trouble(event.how, for_s=event.for_s, operations=tuple(map(str, event.operations)))
         return f"the scheduler is in trouble ({event.how}) for {event.for_s:g} s"
     if event.do is Deed.PAUSE:
         return f"the desk stands still for {event.for_s:g} s"

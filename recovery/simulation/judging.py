@@ -12,12 +12,20 @@ from recovery.simulation.telling import IncidentResult, JobResult, Story
 def differences(expect: Expectation, story: Story) -> list[str]:
     """[] where the expectation held. A look of the desk that failed is always a difference."""
     found = [f"the desk failed: {failure}" for failure in story.failures]
+    found += _refusals(expect, story)
     found += _incidents(expect, story)
     for job in expect.jobs:
         found += _job(job, story)
     if expect.actions is not None and expect.actions != story.actions:
         found.append(f"actions: {expect.actions} expected, {story.actions} done")
     return found
+
+
+def _refusals(expect: Expectation, story: Story) -> list[str]:
+    wanted = {job.name for job in expect.jobs if job.refused}
+    found = [f"job {r.job}: not accepted: {r.reason}" for r in story.refusals if r.job not in wanted]
+    there = {refusal.job for refusal in story.refusals}
+    return found + [f"job {name}: a refusal was expected; it was accepted" for name in sorted(wanted - there)]
 
 
 def _incidents(expect: Expectation, story: Story) -> list[str]:
@@ -52,6 +60,8 @@ def _incident(expected: ExpectedIncident, incident: IncidentResult, where: str) 
 
 
 def _job(expected: ExpectedJob, story: Story) -> list[str]:
+    if expected.refused:
+        return []
     named = [j for j in story.jobs if j.name == expected.name and expected.job_id in ("", j.job_id)]
     if not named:
         return [f"job {expected.name}: there is none"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from recovery.core.comment import MAX_RESTARTS
 from recovery.core.policy import DEFAULT_RULES, check_rules
-from recovery.core.types import DecisionKind
+from recovery.core.types import Mode
+from recovery.simulation.naming import Names, check_places
 from recovery.simulation.scenario import (
     Deed,
     DeskSettings,
@@ -17,6 +20,7 @@ from recovery.simulation.scenario import (
     ExpectedJob,
     PlannedEvent,
     PlannedJob,
+    Saying,
     Scenario,
     ScriptedDecision,
 )
@@ -33,6 +37,9 @@ from recovery.slurm.simulator import (
 LONGEST_S = 7 * 86_400.0
 LARGEST = 1_000_000  # bytes of a file
 MOST_JOBS, MOST_NODES = 20_000, 20_000
+LEAST_POLL_S = 1.0
+RULE_FIELDS = ("name", "classes", "mode", "max_restarts")
+_JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
 
 # What each deed needs besides its time.
 NEEDS: dict[Deed, tuple[str, ...]] = {
@@ -67,49 +74,58 @@ def read_file(path: Path) -> Scenario:
     if len(data) > LARGEST:
         raise BadScenario([f"the file has more than {LARGEST} bytes."])
     try:
-        return read_scenario(tomllib.loads(data.decode()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        document = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of too many digits
         raise BadScenario([f"this is no TOML: {error}."]) from error
+    return read_scenario(document)
 
 
 def read_scenario(document: dict[str, Any]) -> Scenario:
     """Raises BadScenario."""
     errors: list[str] = []
     top = Table(document, "", errors)
-    cluster = _cluster(top)
-    jobs = _jobs(top.tables("job"), cluster)
-    given: dict[str, Any] = {
-        "desk": _made(top.table("desk"), DeskSettings),
-        "policy": _policy(top),
-        "events": tuple(e for t in top.tables("event") if (e := _event(t, cluster, jobs)) is not None),
-        "decisions": tuple(d for t in top.tables("decision") if (d := _decision(t)) is not None),
-        "expect": _expectation(top.table("expect")),
-    }
-    leave = frozenset({"cluster", "jobs", *given})
-    given |= top.fields_of(Scenario, leave=leave)
-    if not 0 < given.get("for_s", 1) <= LONGEST_S:
+    for_s = top.value("for_s", float, None)
+    if for_s is not None and not 0 < for_s <= LONGEST_S:
         top.complain("for_s", f"must be more than 0 and at most {LONGEST_S:g} seconds.")
-    if cluster is None or errors:
-        top.make(Scenario, {"cluster": cluster, "jobs": jobs, **given}, required=("title", "for_s"))
-        raise BadScenario(errors)
-    made = top.make(Scenario, {"cluster": cluster, "jobs": jobs, **given}, required=("title", "for_s"))
-    if made is None:
+    cluster = _cluster(top)
+    before = len(errors)
+    jobs = _jobs(top.tables("job"), cluster, for_s)
+    names = Names(cluster=cluster, jobs=jobs if len(errors) == before else None)
+    given: dict[str, Any] = {
+        "desk": _desk(top.table("desk")),
+        "policy": _policy(top),
+        "events": tuple(e for t in top.tables("event") if (e := _event(t, names, for_s)) is not None),
+        "decisions": tuple(d for t in top.tables("decision") if (d := _decision(t, names)) is not None),
+        "expect": _expectation(top.table("expect"), names),
+    }
+    given |= top.fields_of(Scenario, leave=frozenset({"for_s", "cluster", "jobs", *given}))
+    given |= {} if for_s is None else {"for_s": for_s}
+    made = top.make(Scenario, {"cluster": cluster, "jobs": jobs, **given})
+    if made is None or errors:
         raise BadScenario(errors)
     return made
+
+
+def _check_time(table: Table, at_s: float, for_s: float | None) -> None:
+    """What lies behind the end would never happen."""
+    if for_s is not None and at_s > for_s:
+        table.complain("at_s", f"must be before the end; with for_s = {for_s:g} it never happens.")
 
 
 def _made(table: Table, kind: type[Any], **extra: Any) -> Any:
     return table.make(kind, {**table.fields_of(kind, leave=frozenset(extra)), **extra})
 
 
+def _desk(table: Table) -> DeskSettings | None:
+    desk: DeskSettings | None = _made(table, DeskSettings)
+    if desk is not None and desk.poll_s < LEAST_POLL_S:
+        table.complain("poll_s", f"must be at least {LEAST_POLL_S:g}.")
+    return desk
+
+
 # --- the cluster ------------------------------------------------------------------------------------------------------
 def _cluster(top: Table) -> ClusterSpec | None:
-    seed = top.take("seed")
-    if seed is None:
-        seed = 1
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        top.complain("seed", "must be a whole number.")
-        return None
+    seed = top.value("seed", int, 1)
     table = top.table("cluster")
     nodes = _nodes(table)
     given = {
@@ -124,137 +140,140 @@ def _cluster(top: Table) -> ClusterSpec | None:
 
 
 def _nodes(table: Table) -> tuple[Any, ...]:
-    """`nodes` (how many), and what they are alike in."""
+    """`nodes` (how many), and what they are alike in; () where that is wrong."""
     numbers = {"nodes": 4, "gpus_per_node": 8, "per_rack": 0}
+    least = {"nodes": 1, "gpus_per_node": 0, "per_rack": 0}
     for name in numbers:
-        value = table.take(name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_NODES:
-            table.complain(name, f"must be a whole number up to {MOST_NODES}.")
-            return ()
-        numbers[name] = value
-    features = table.take("features") or []
-    if not isinstance(features, list) or not all(isinstance(feature, str) for feature in features):
-        table.complain("features", "must be a list of texts.")
+        numbers[name] = number = table.value(name, int, numbers[name])
+        if not least[name] <= number <= MOST_NODES:
+            table.complain(name, f"must be a whole number from {least[name]} to {MOST_NODES}.")
+            numbers[name] = -1
+    features: tuple[str, ...] = table.value("features", tuple[str, ...], ())
+    if min(numbers.values()) < 0:
         return ()
-    if numbers["nodes"] < 1:
-        table.complain("nodes", "must be at least 1.")
-    return make_nodes(
-        numbers["nodes"], gpus=numbers["gpus_per_node"], per_rack=numbers["per_rack"], features=tuple(features)
-    )
+    return make_nodes(numbers["nodes"], gpus=numbers["gpus_per_node"], per_rack=numbers["per_rack"], features=features)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
-def _jobs(tables: list[Table], cluster: ClusterSpec | None) -> tuple[PlannedJob, ...]:
+def _jobs(tables: list[Table], cluster: ClusterSpec | None, for_s: float | None) -> tuple[PlannedJob, ...]:
     jobs: list[PlannedJob] = []
     for table in tables:
-        jobs += _job(table, cluster)
+        jobs += _job(table, cluster, for_s)
         if len(jobs) > MOST_JOBS:
             table.complain("count", f"makes more than {MOST_JOBS} jobs in all.")
             return ()
     return tuple(jobs)
 
 
-def _job(table: Table, cluster: ClusterSpec | None) -> list[PlannedJob]:
+def _job(table: Table, cluster: ClusterSpec | None, for_s: float | None) -> list[PlannedJob]:
     faults = [_made(fault, Fault) for fault in table.tables("fault")]
-    count = table.take("count")
-    plan = {name: value for name in ("at_s", "resumes_at", "job_id") if (value := table.take(name)) is not None}
-    for name, wanted in (("at_s", int | float), ("resumes_at", int), ("job_id", str)):
-        if name in plan and (isinstance(plan[name], bool) or not isinstance(plan[name], wanted)):
-            table.complain(name, f"must be {'text in quotes' if wanted is str else 'a number'}.")
-            return []
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_JOBS):
-        table.complain("count", f"must be a whole number from 1 to {MOST_JOBS}.")
-        return []
+    count = table.value("count", int, None)
+    plan = {
+        "at_s": table.value("at_s", float, 0.0),
+        "resumes_at": table.value("resumes_at", int, 0),
+        "job_id": table.value("job_id", str, ""),
+    }
     given = table.fields_of(JobSpec, leave=frozenset({"faults"}))
+    if plan["job_id"] and not _JOB_ID.fullmatch(plan["job_id"]):
+        table.complain("job_id", "must be a number in quotes.")
+    if count is not None and not 1 <= count <= MOST_JOBS:
+        table.complain("count", f"must be a whole number from 1 to {MOST_JOBS}.")
+        count = None
+    _check_time(table, plan["at_s"], for_s)
     if None in faults:
         return []
-    spec = table.make(JobSpec, {**given, "faults": tuple(faults)}, required=("name",))
+    spec = table.make(JobSpec, {**given, "faults": tuple(faults)})
     if spec is None:
         return []
-    _check_places(table, spec, cluster)
-    planned = PlannedJob(spec=spec, **{"at_s": 0.0, **plan})
+    _check_wishes(table, spec)
+    check_places(table, spec, cluster)
+    return [PlannedJob(spec=one, **plan) for one in _copies(table, spec, count)]
+
+
+def _copies(table: Table, spec: JobSpec, count: int | None) -> list[JobSpec]:
     if count is None:
-        return [planned]
+        return [spec]
     width = len(str(count))
-    return [replace(planned, spec=replace(spec, name=f"{spec.name}-{n:0{width}d}")) for n in range(1, count + 1)]
+    try:
+        return [replace(spec, name=f"{spec.name}-{n:0{width}d}") for n in range(1, count + 1)]
+    except ValueError as error:  # the names have become too long
+        table.complain("name", str(error))
+        return []
 
 
-def _check_places(table: Table, spec: JobSpec, cluster: ClusterSpec | None) -> None:
-    if cluster is None:
-        return
-    if cluster.partition(spec.partition) is None:
-        known = ", ".join(partition.name for partition in cluster.partitions)
-        table.complain("partition", f"there is no partition {spec.partition!r}; the cluster has {known}.")
-    for fault in spec.faults:
-        if fault.node:
-            _check_nodes(table, (fault.node,), cluster, "fault.node")
-
-
-def _check_nodes(table: Table, names: tuple[str, ...], cluster: ClusterSpec, field: str) -> None:
-    known = {node.name for node in cluster.nodes}
-    for name in sorted(set(names) - known):
-        first, last = cluster.nodes[0].name, cluster.nodes[-1].name
-        table.complain(field, f"there is no node {name!r}; they are called {first} to {last}.")
+def _check_wishes(table: Table, spec: JobSpec) -> None:
+    """What the job's comment would ask of the desk in vain; `comment` itself may say anything."""
+    if spec.mode and spec.mode not in list(Mode):
+        table.complain("mode", f"must be one of {', '.join(Mode)}, not {spec.mode[:50]!r}.")
+    if (spec.max_restarts or 0) > MAX_RESTARTS:
+        table.complain("max_restarts", f"must be a whole number from 0 to {MAX_RESTARTS}.")
 
 
 # --- what happens and who decides -------------------------------------------------------------------------------------
-def _event(table: Table, cluster: ClusterSpec | None, jobs: tuple[PlannedJob, ...]) -> PlannedEvent | None:
-    given = table.fields_of(PlannedEvent)
-    event = table.make(PlannedEvent, given, required=("at_s", "do"))
+def _event(table: Table, names: Names, for_s: float | None) -> PlannedEvent | None:
+    event: PlannedEvent | None = _made(table, PlannedEvent)
     if event is None:
         return None
+    _check_time(table, event.at_s, for_s)
     for name in NEEDS[event.do]:
         if not getattr(event, name):
             table.complain(name, f"is missing; {event.do} needs it.")
-    if event.job and event.job not in {planned.spec.name for planned in jobs}:
-        table.complain("job", f"there is no job {event.job!r}; name one of the [[job]] tables.")
-    if cluster is not None:
-        _check_nodes(table, event.nodes, cluster, "nodes")
-        racks = sorted({node.rack for node in cluster.nodes} - {""})
-        if event.rack and event.rack not in racks:
-            known = f"they are {', '.join(racks)}" if racks else "set cluster.per_rack"
-            table.complain("rack", f"there is no rack {event.rack!r}; {known}.")
+    names.check_job(table, "job", event.job)
+    names.check_nodes(table, "nodes", event.nodes)
+    names.check_rack(table, "rack", event.rack)
     return event
 
 
-def _decision(table: Table) -> ScriptedDecision | None:
-    decision = table.make(ScriptedDecision, table.fields_of(ScriptedDecision), required=("say",))
+def _decision(table: Table, names: Names) -> ScriptedDecision | None:
+    decision: ScriptedDecision | None = _made(table, ScriptedDecision)
     if decision is None:
         return None
-    if decision.say not in (DecisionKind.APPROVE, DecisionKind.REJECT):
-        table.complain("say", "must be approve or reject.")
-    if decision.say is DecisionKind.REJECT and not decision.reason.strip():
+    if decision.say is Saying.REJECT and not decision.reason.strip():
         table.complain("reason", "is missing; a rejection needs one.")
+    names.check_run(table, "run", decision.run)
     return decision
 
 
 def _policy(top: Table) -> dict[str, Any] | None:
     """Rules of recovery/core/policy.py, with the defaults for what is left out."""
-    if not top.has("policy"):
-        return None
+    there = top.has("policy")
     table = top.table("policy")
-    rules = table.take("rule") or []
-    breaker = table.take("breaker") or {}
     document = {
-        "rules": rules,
-        "default": {"mode": table.take("default") or DEFAULT_RULES["default"]["mode"]},
-        "breaker": {**DEFAULT_RULES["breaker"], **breaker} if isinstance(breaker, dict) else breaker,
-        "expires_after_s": table.take("expires_after_s") or DEFAULT_RULES["expires_after_s"],
+        "rules": [rule.only(RULE_FIELDS) for rule in table.tables("rule")],
+        "default": {"mode": table.take("default", DEFAULT_RULES["default"]["mode"])},
+        "breaker": {**DEFAULT_RULES["breaker"], **table.table("breaker").only(tuple(DEFAULT_RULES["breaker"]))},
+        "expires_after_s": table.take("expires_after_s", DEFAULT_RULES["expires_after_s"]),
     }
-    table.end(("rule", "default", "breaker", "expires_after_s"))
-    top.errors += [f"policy.{error.replace('rules[', 'rule[', 1)}" for error in check_rules(document)]
-    return document
+    table.end()
+    for error in check_rules(document):
+        shown = error.replace("rules[", "rule[", 1).replace("default.mode:", "default:", 1)
+        table.errors.append(f"policy.{shown}")
+    return document if there else None
 
 
-def _expectation(table: Table) -> Expectation | None:
-    incidents = [
-        t.make(ExpectedIncident, t.fields_of(ExpectedIncident, names={"failure_class": "class"}), required=("run",))
-        for t in table.tables("incident")
-    ]
-    jobs = [t.make(ExpectedJob, t.fields_of(ExpectedJob), required=("name",)) for t in table.tables("job")]
+def _expectation(table: Table, names: Names) -> Expectation | None:
+    incidents = [_expected_incident(t, names) for t in table.tables("incident")]
+    jobs = [_expected_job(t, names) for t in table.tables("job")]
     given = table.fields_of(Expectation, leave=frozenset({"incidents", "jobs"}))
     if None in incidents or None in jobs:
         return None
     return table.make(Expectation, {"incidents": tuple(incidents), "jobs": tuple(jobs), **given})
+
+
+def _expected_incident(table: Table, names: Names) -> ExpectedIncident | None:
+    expected = table.make(ExpectedIncident, table.fields_of(ExpectedIncident, names={"failure_class": "class"}))
+    if expected is not None:
+        names.check_run(table, "run", expected.run)
+        names.check_nodes(table, "excluded", expected.excluded or ())
+    return expected
+
+
+def _expected_job(table: Table, names: Names) -> ExpectedJob | None:
+    expected: ExpectedJob | None = _made(table, ExpectedJob)
+    if expected is None:
+        return None
+    names.check_job(table, "name", expected.name)
+    names.check_nodes(table, "not_on", expected.not_on)
+    if expected.refused and expected != ExpectedJob(name=expected.name, refused=True):
+        table.complain("refused", "is true: then nothing else can be expected of the job; leave the rest out.")
+    return expected

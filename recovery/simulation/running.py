@@ -13,12 +13,11 @@ from django.conf import settings
 
 from recovery.access import Actor, Permission
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import DecisionKind
 from recovery.models import Cluster, Event, Incident, PolicyVersion
 from recovery.pipeline import decide, reconcile
 from recovery.simulation.events import carry_out
-from recovery.simulation.scenario import Deed, PlannedEvent, PlannedJob, Scenario, ScriptedDecision
-from recovery.simulation.telling import Moment, Story, Watcher, of_the_desk, result_of
+from recovery.simulation.scenario import Deed, PlannedEvent, PlannedJob, Saying, Scenario, ScriptedDecision
+from recovery.simulation.telling import Moment, Refusal, Story, Watcher, of_the_desk, result_of
 from recovery.slurm.base import SlurmError
 from recovery.slurm.simulator import LiveStore, SimulatedCluster, SimulatorClient
 
@@ -44,6 +43,7 @@ class _Stage:
         self.client = SimulatorClient(folder, clock=lambda: self.now, store=store)
         self.world.create(scenario.cluster)
         self.moments: list[Moment] = []
+        self.refusals: list[Refusal] = []
         self.watcher = Watcher(self.world, START)
         self.blind_until = START  # the desk itself stands still
         self._asked: dict[int, datetime] = {}  # recommendation → since when its question stands
@@ -94,6 +94,8 @@ class _Stage:
                     self.blind_until = self.now + timedelta(seconds=planned.for_s)
         except SlurmError as error:
             what = f"refused: {error}"
+            if isinstance(planned, PlannedJob):
+                self.refusals.append(Refusal(job=planned.spec.name, reason=str(error)))
         self.moments.append(Moment(at_s=at_s, who="people" if isinstance(planned, PlannedJob) else "event", what=what))
 
     def _tick(self) -> None:
@@ -124,7 +126,7 @@ class _Stage:
 
     def _say(self, decision: ScriptedDecision, question: int, shown: str) -> None:
         try:
-            if decision.say is DecisionKind.APPROVE:
+            if decision.say is Saying.APPROVE:
                 decide.approve(question, shown_hash=shown, actor=OPERATOR, comment=decision.reason, now=self.now)
             else:
                 decide.reject(question, shown_hash=shown, actor=OPERATOR, reason=decision.reason, now=self.now)
@@ -135,7 +137,7 @@ class _Stage:
     def _story(self, wall_s: float) -> Story:
         moments = [*self.moments, *of_the_desk(self._first_event, START)]
         moments.sort(key=lambda moment: moment.at_s)  # stable: what happens precedes what is seen of it
-        return result_of(self.scenario, self.world, moments=moments, wall_s=wall_s)
+        return result_of(self.scenario, self.world, moments=moments, refusals=self.refusals, wall_s=wall_s)
 
 
 @contextmanager

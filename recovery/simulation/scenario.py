@@ -8,6 +8,7 @@ from typing import Any
 
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, DecisionKind, FailureClass, FindingKind, JobState, Outcome
+from recovery.slurm.base import Operation
 from recovery.slurm.simulator import ClusterSpec, JobSpec, TroubleKind
 
 
@@ -27,6 +28,13 @@ class Deed(StrEnum):
     LOSE_CHECKPOINT = "lose_checkpoint"
     TROUBLE = "trouble"  # the scheduler fails to answer, in one of the ways of `how`
     PAUSE = "pause"  # the desk itself stands still: nobody looks
+
+
+class Saying(StrEnum):
+    """What an operator can say to a question."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +68,7 @@ class PlannedEvent:
     reason: str = ""
     step: int = 0
     how: TroubleKind = TroubleKind.UNREACHABLE
-    operations: tuple[str, ...] = ()
+    operations: tuple[Operation, ...] = ()  # (): all of them
     for_s: float = 0  # how long trouble, a pause or a reservation lasts
     back_after_s: float = 0
     within_s: float = 2
@@ -75,7 +83,7 @@ class PlannedEvent:
 class ScriptedDecision:
     """What the operator says to each question about `run`, so long after it was asked."""
 
-    say: DecisionKind  # approve or reject
+    say: Saying
     run: str = ""  # "": every run
     after_s: float = 10
     times: int = 100  # so many questions are answered, later ones are left open
@@ -112,6 +120,7 @@ class ExpectedJob:
     not_on: tuple[str, ...] = ()  # nodes that its last attempt must not have run on
     shown: JobState | None = None
     blind: bool | None = None
+    refused: bool = False  # Slurm refuses its submission: then there is nothing else to expect of it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import math
+import re
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
 MOST = 1e9
+_NOTHING = object()
+_PLAIN_NAME = re.compile(r"[\w.\[\]-]{0,50}")  # of a field; any other is shown in quotes
 
 
 class Table:
@@ -19,6 +22,7 @@ class Table:
 
     def __init__(self, values: object, where: str, errors: list[str]) -> None:
         self.where, self.errors = where, errors
+        self._asked: set[str] = set()  # every field that the table takes
         self._wrong: set[str] = set()
         self._values: dict[str, Any] = {}
         if isinstance(values, dict):
@@ -30,30 +34,52 @@ class Table:
         self.errors.append(f"{self.path(name)}: {what}")
 
     def path(self, name: str) -> str:
-        return f"{self.where}.{name}" if self.where and name else self.where or name
+        shown = name if _PLAIN_NAME.fullmatch(name) else repr(name[:50])
+        return f"{self.where}.{shown}" if self.where and name else self.where or shown
 
     def has(self, name: str) -> bool:
         return name in self._values
 
-    def take(self, name: str) -> Any:
-        return self._values.pop(name, None)
+    def take(self, name: str, default: Any = None) -> Any:
+        """The value as it is in the file."""
+        self._asked.add(name)
+        return self._values.pop(name, default)
+
+    def value(self, name: str, annotation: Any, default: Any) -> Any:
+        """The value, checked; the default where there is none, and, with an error, where it is wrong."""
+        if not self.has(name):
+            return self.take(name, default)
+        try:
+            return checked(annotation, self.take(name))
+        except ValueError as error:
+            self._wrong.add(name)
+            self.complain(name, f"{error}.")
+            return default
 
     def table(self, name: str) -> Table:
-        return Table(self._values.pop(name, {}), self.path(name), self.errors)
+        return Table(self.take(name, {}), self.path(name), self.errors)
 
     def tables(self, name: str) -> list[Table]:
         """An array of tables: `[[name]]`, any number of times."""
-        found = self._values.pop(name, [])
+        found = self.take(name, [])
         if not isinstance(found, list):
             self.complain(name, f"must be an array of tables: write [[{self.path(name)}]].")
             return []
         return [Table(item, f"{self.path(name)}[{number}]", self.errors) for number, item in enumerate(found)]
 
-    def end(self, known: Sequence[str] = ()) -> None:
-        """Complain of every field that nobody took."""
+    def only(self, names: Sequence[str]) -> dict[str, Any]:
+        """What is there of these fields, unchecked; it complains of any other. Takes all, so it is the last call."""
+        found = {name: self._values.pop(name) for name in names if name in self._values}
+        self._asked |= set(names)
+        self.end()
+        return found
+
+    def end(self) -> None:
+        """Complain of every field that nobody asked for, and say which there are, the most alike first."""
         for name in self._values:
-            remedy = f"; it takes {', '.join(sorted(known))}" if known else ""
-            self.complain(name, f"there is no such field{remedy}.")
+            alike = get_close_matches(name, sorted(self._asked), n=1)
+            listed = [*alike, *sorted(self._asked - set(alike))]
+            self.complain(name, f"there is no such field; it takes {', '.join(listed)}.")
 
     def fields_of(
         self, kind: type[Any], *, names: Mapping[str, str] | None = None, leave: frozenset[str] = frozenset()
@@ -63,22 +89,18 @@ class Table:
         `names` gives fields another name in the file; those in `leave` are not read. Takes all, so it is the last call.
         """
         hints = get_type_hints(kind)
-        renamed = names or {}
-        known = {renamed.get(field.name, field.name): field.name for field in fields(kind) if field.name not in leave}
         given: dict[str, Any] = {}
-        for shown, name in known.items():
-            if shown in self._values:
-                try:
-                    given[name] = checked(hints[name], self._values.pop(shown))
-                except ValueError as error:
-                    self._wrong.add(name)
-                    self.complain(shown, f"{error}.")
-        self.end(tuple(known))
+        for name in (field.name for field in fields(kind) if field.name not in leave):
+            shown = (names or {}).get(name, name)
+            found = self.value(shown, hints[name], _NOTHING)
+            if found is not _NOTHING:
+                given[name] = found
+        self.end()
         return given
 
-    def make(self, kind: type[T], given: dict[str, Any], *, required: Sequence[str] = ()) -> T | None:
-        """A `kind` of what was given; None, with an error, where that can't be."""
-        missing = [name for name in required if name not in given]
+    def make(self, kind: type[T], given: dict[str, Any]) -> T | None:
+        """A `kind` of what was given; None, with an error, where a field without a default is missing or it won't."""
+        missing = [name for name in _required(kind) if name not in given]
         for name in missing:
             if name not in self._wrong:
                 self.complain(name, "is missing; add it.")
@@ -89,6 +111,10 @@ class Table:
         except ValueError as error:
             self.errors.append(f"{self.where or 'the file'}: {error}")
             return None
+
+
+def _required(kind: type[Any]) -> list[str]:
+    return [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
 
 
 def checked(annotation: Any, value: Any) -> Any:
@@ -111,8 +137,8 @@ def _plain(annotation: Any, value: Any) -> Any:
     if annotation is bool and isinstance(value, bool):
         return value
     if annotation in (int, float) and not isinstance(value, bool) and isinstance(value, int | float):
-        if not math.isfinite(value) or not 0 <= value <= MOST:
-            raise ValueError(f"must be a number from 0 to {MOST:g}, not {value}")
+        if not 0 <= value <= MOST:  # neither is nan
+            raise ValueError(f"must be a number from 0 to {MOST:g}, not {_short(value)}")
         if annotation is float or isinstance(value, int):
             return annotation(value)
     wanted = {str: "text in quotes", bool: "true or false", int: "a whole number", float: "a number"}[annotation]
@@ -134,8 +160,14 @@ def _texts(value: Any) -> dict[str, str]:
 def _choice(kind: type[StrEnum], value: Any) -> StrEnum:
     if value in list(kind):
         return kind(value)
-    raise ValueError(f"must be one of {', '.join(kind)}, not {str(value)[:50]!r}")
+    raise ValueError(f"must be one of {', '.join(kind)}, not {_short(value)!r}")
 
 
 def _kind(value: object) -> str:
-    return f"{str(value)[:50]!r}" if isinstance(value, str | int | float) else type(value).__name__
+    return repr(_short(value)) if isinstance(value, str | int | float) else type(value).__name__
+
+
+def _short(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > 64:  # Python refuses to print the largest
+        return "a number of more than 64 bits"
+    return str(value)[:50]

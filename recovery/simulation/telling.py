@@ -58,11 +58,20 @@ class JobResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """Slurm did not take a job."""
+
+    job: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Story:
     title: str
     moments: tuple[Moment, ...]
     incidents: tuple[IncidentResult, ...]
     jobs: tuple[JobResult, ...]
+    refusals: tuple[Refusal, ...]
     actions: int
     failures: tuple[str, ...]  # of the desk itself: looks that ended in an error
     virtual_s: float
@@ -140,7 +149,9 @@ def of_the_desk(first_event: int, start: datetime) -> list[Moment]:
     return found
 
 
-def result_of(scenario: Scenario, world: SimulatedCluster, *, moments: list[Moment], wall_s: float) -> Story:
+def result_of(
+    scenario: Scenario, world: SimulatedCluster, *, moments: list[Moment], refusals: list[Refusal], wall_s: float
+) -> Story:
     """All that stands at the end."""
     incidents = Incident.objects.select_related("run").order_by("detected_at", "pk")
     looks = Event.objects.filter(verb__endswith=".look_failed").values_list("reason", flat=True)
@@ -149,6 +160,7 @@ def result_of(scenario: Scenario, world: SimulatedCluster, *, moments: list[Mome
         moments=tuple(moments),
         incidents=tuple(_incident(incident) for incident in incidents),
         jobs=tuple(_jobs(world)),
+        refusals=tuple(refusals),
         actions=Action.objects.exclude(called_at=None).count(),
         failures=tuple(looks),
         virtual_s=scenario.for_s,

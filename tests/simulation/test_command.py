@@ -56,6 +56,8 @@ def test_json_holds_the_verdict_the_time_line_and_the_results(capsys: pytest.Cap
     [
         ('do = "cancel"', 'do = "explode"', "event[0].do: must be one of crash_node"),
         ("for_s = 180", "for_s = 180 seconds", "this is no TOML"),
+        ("[[event]]", "[[job.fault]]\nstep = 3\n[[event]]", "job[0].fault[0].kind: is missing; add it."),
+        ("[[event]]", '[[job.fault]]\nkind = "bang"\n[[event]]', "job[0].fault[0].kind: must be one of traceback"),
     ],
 )
 def test_a_bad_file_is_refused_with_exit_code_2(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -63,6 +65,43 @@ def test_a_bad_file_is_refused_with_exit_code_2(tmp_path: Path, old: str, new: s
         call_command("simulate", changed(tmp_path, old, new))
     assert refused.value.returncode == 2
     assert said in str(refused.value)
+
+
+TOO_LARGE = """
+title = "A job that the cluster could never run"
+for_s = 30
+[[job]]
+name = "huge"
+nodes = 5
+"""
+
+
+def test_a_job_that_is_not_accepted_is_a_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(TOO_LARGE)
+    with pytest.raises(SystemExit) as ended:
+        call_command("simulate", path)
+    assert ended.value.code == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any("people" in line and "refused: " in line for line in lines)
+    assert "job huge: not accepted: " in lines[-1]
+    assert "Requested node configuration is not available" in lines[-1]
+
+
+@pytest.mark.parametrize(("nodes", "code"), [(5, 0), (1, 1)])
+def test_a_refusal_may_be_what_is_expected(
+    tmp_path: Path, nodes: int, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "scenario.toml"
+    text = TOO_LARGE.replace("nodes = 5", f"nodes = {nodes}")
+    path.write_text(text + '[[expect.job]]\nname = "huge"\nrefused = true\n')
+    try:
+        call_command("simulate", path)
+        ended = 0
+    except SystemExit as error:
+        ended = int(error.code or 0)
+    assert ended == code
+    assert ("a refusal was expected; it was accepted" in capsys.readouterr().out) == bool(code)
 
 
 def test_a_missing_file_is_refused_with_exit_code_2(tmp_path: Path) -> None:
