@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from recovery import audit
 from recovery.access import SYSTEM
@@ -39,6 +39,8 @@ from recovery.slurm.base import SlurmClient
 log = logging.getLogger(__name__)
 
 POISONED = timedelta(minutes=2)  # a case that failed to be worked on is pushed forward, so that it blocks no other
+DATABASE_AWAY = (OperationalError, InterfaceError)  # it was restarted, say: not the fault of the row
+DATABASE_BACK = timedelta(seconds=2)
 STEPS_PER_LOOK = 6  # detected → diagnosed → recommended → decided → acted: more in one look means a loop
 QUIET_AFTER, QUIET_RHYTHM = timedelta(minutes=15), timedelta(seconds=30)
 VANISHED = timedelta(hours=1)  # so long accounting is asked how a job ended that the controller forgot
@@ -259,14 +261,11 @@ def _with_lease(model: type[Row], pk: int, look: Callable[[Row], datetime | None
     except LostRace:
         next_look = clock()
     except Exception as error:
-        if not connection.is_usable():  # the database went away in the middle: that is not the row's fault
-            log.warning("The database was lost while looking at %s %s: %s", model.__name__, pk, error)
-            connection.close()
-            row.give_back(next_look_at=clock())
-            return
         log.exception("Looking at %s %s failed", model.__name__, pk)
+        if not connection.is_usable():
+            connection.close()  # the next statement opens another
         _note_error(row, error, now=clock())
-        row.give_back(next_look_at=clock() + POISONED)
+        row.give_back(next_look_at=clock() + (DATABASE_BACK if isinstance(error, DATABASE_AWAY) else POISONED))
         return
     if isinstance(row, Incident) and row.error:
         Incident.objects.filter(pk=row.pk).update(error="")

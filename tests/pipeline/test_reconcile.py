@@ -51,7 +51,7 @@ def test_a_poisoned_case_is_pushed_forward_shown_and_blocks_no_other(
     assert desk.incident.state != "detected"
 
 
-def test_a_database_that_goes_away_in_the_middle_pushes_nothing_forward(
+def test_a_database_that_went_away_in_the_middle_is_tried_again_within_seconds(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.run_with_checkpoint()
@@ -65,7 +65,10 @@ def test_a_database_that_goes_away_in_the_middle_pushes_nothing_forward(
     desk.tick()
     monkeypatch.undo()
     cluster = Cluster.objects.get()
-    assert (cluster.next_look_at, cluster.leased_until, cluster.error) == (desk.now, None, "")
+    assert cluster.next_look_at == desk.now + reconcile.DATABASE_BACK
+    assert (cluster.leased_until, "terminating connection" in cluster.error) == (None, True)
+    desk.tick(times=2)
+    assert Cluster.objects.get().error == ""
 
 
 def test_what_is_read_twice_is_stored_once(desk: Desk) -> None:
