@@ -98,7 +98,12 @@ def workers(now: datetime) -> Result:
     overdue_s = selectors.overdue_s(now=now)
     looked_at = max((c.tried_at for c in selectors.clusters().filter(enabled=True) if c.tried_at), default=None)
     last = f"; the last look at a cluster was {duration((now - looked_at).total_seconds())} ago" if looked_at else ""
-    if overdue_s > selectors.overdue_limit_s():
+    limit_s = selectors.overdue_limit_s()
+    if overdue_s > limit_s and looked_at and (now - looked_at).total_seconds() <= limit_s:
+        detail = f"work is overdue for {duration(overdue_s)}, but somebody is at it{last}"
+        remedy = "Just after a start this passes by itself; where it stays so, start a further worker."
+        return _result(what, detail, remedy=remedy, state=State.ATTENTION, at=now)
+    if overdue_s > limit_s:
         remedy = "Start a worker and beat (docs/operations.md, “What runs”): until then nothing is looked at."
         return _result(what, f"work is overdue for {duration(overdue_s)}{last}", remedy=remedy, at=now)
     if not last:

@@ -26,8 +26,9 @@ BACK_ENDS = {
 _ACTS = "the commands: "  # recovery/slurm/registry.py: so begin the errors of each half (option acts_by)
 _READS = "slurmrestd: "
 _DIFFERENT = "speak of different clusters"  # recovery/slurm/together.py
-_TOKEN = "read the token"  # recovery/slurm/rest_auth.py
-_TLS_MIXED = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "disconnected without sending a response")
+_NOT_ASKED = "read the token"  # recovery/slurm/rest_auth.py
+# What httpx says of TLS spoken to a plain port, and of plain HTTP to a TLS port.
+_MIXED = {"https": "WRONG_VERSION_NUMBER", "http": "disconnected without sending a response"}
 _PREFIX_SILENT = ("the connection failed", "no answer within", "it did not end within")
 
 
@@ -52,12 +53,12 @@ def _by_rest(cluster: Cluster, tried: str, error: SlurmError) -> str:
         return f"This is the half that acts (option acts_by), slurmrestd is not meant. {BACK_ENDS['cli']}"
     if "scontrol token" in tried:
         return f"slurmrestd's token is made by that command: give token_file instead, or mend it. {BACK_ENDS['cli']}"
-    if tried == _TOKEN:
+    if tried == _NOT_ASKED:
         return "slurmrestd was not asked. How the token is made and renewed: docs/slurmrestd.md."
-    if any(words in error.message for words in _TLS_MIXED):
-        ours = "https" if cluster.options.get("url", "").startswith("https:") else "http"
+    ours = cluster.options.get("url", "").partition(":")[0]
+    if ours in _MIXED and _MIXED[ours] in error.message:
         other = "http" if ours == "https" else "https"
-        return f"The option url says {ours}: does that port speak {other}? Correct the option."
+        return f"The option url says {ours}: does that port speak {other}? If not: {BACK_ENDS['rest']}"
     return BACK_ENDS["rest"]
 
 

@@ -113,9 +113,9 @@ def test_what_is_not_given_stays_as_it_is(run: Run, tmp_path: Path) -> None:
     run("set_cluster", "gpu", "--poll-interval", "7")
     cluster = Cluster.objects.get()
     assert (cluster.options, cluster.poll_interval_s, cluster.enabled) == ({"slurm_conf": str(conf)}, 7, False)
-    run("set_cluster", "gpu", "--enable", "--option", "slurm_conf=", "--option", "prefix=ssh login1")
+    run("set_cluster", "gpu", "--enable", "--option", "slurm_conf=", "--option", "prefix=sh -c")
     cluster.refresh_from_db()
-    assert (cluster.options, cluster.enabled) == ({"prefix": "ssh login1"}, True)
+    assert (cluster.options, cluster.enabled) == ({"prefix": "sh -c"}, True)
 
 
 @pytest.mark.django_db
@@ -160,6 +160,19 @@ def test_a_token_reaches_neither_the_audit_trail_nor_the_terminal(run: Run) -> N
 
 
 @pytest.mark.django_db
+def test_the_same_way_for_two_clusters_is_warned_of_and_not_refused(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_cluster(options={"prefix": "sh -c"})
+    call_command("set_cluster", "twin", "--option", "prefix=sh -c")
+    assert "gpu is reached in exactly this way, too" in capsys.readouterr().err
+    assert Cluster.objects.count() == 2
+    for more in (["--disable"], ["--enable", "--option", "bin_dir=/usr/bin"]):
+        call_command("set_cluster", "twin", *more)
+        assert capsys.readouterr().err == ""
+
+
+@pytest.mark.django_db
 def test_an_option_taken_away_is_not_missed_where_the_back_end_needs_it(run: Run) -> None:
     run("set_cluster", "gpu", "--backend", "rest", "--option", "url=https://slurm.example:6820")
     with pytest.raises(CommandError, match="option url"):
@@ -175,6 +188,8 @@ def test_an_option_taken_away_is_not_missed_where_the_back_end_needs_it(run: Run
         (["gpu", "--option", "colour=blue"], "no option 'colour': it takes slurm_conf"),
         (["gpu", "--option", "prefix"], "NAME=VALUE"),
         (["gpu", "--option", "prefix=ssh 'x"], "prefix"),
+        (["gpu", "--option", "prefix=no-such-program -x login1"], "there is no program no-such-program"),
+        (["gpu", "--backend", "native", "--option", "python=/nowhere/python"], "there is no program /nowhere/python"),
         (["gpu", "--backend", "rest"], "needs the option url"),
         (["gpu", "--backend", "rest", "--option", "url=nowhere"], "option url"),
         (

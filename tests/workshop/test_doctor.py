@@ -124,8 +124,18 @@ def test_the_broker_is_shown_as_it_is_set_without_a_password(
 @pytest.mark.django_db
 @pytest.mark.parametrize(("due_ago", "state"), [(500, State.BROKEN), (1, State.GOOD)])
 def test_workers_are_judged_by_the_work_that_waits_for_them(due_ago: float, state: State) -> None:
-    make_cluster(next_look_at=ago(due_ago))
+    make_cluster(next_look_at=ago(due_ago), tried_at=ago(due_ago + 10))
     assert installation.workers(datetime.now(UTC)).state is state
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("looked_ago", "state"), [(1, State.ATTENTION), (400, State.BROKEN)])
+def test_a_worker_that_catches_up_is_not_said_to_be_missing(looked_ago: float, state: State) -> None:
+    make_cluster(name="waits", next_look_at=ago(500), tried_at=ago(510))
+    make_cluster(name="seen", tried_at=ago(looked_ago))
+    result = installation.workers(datetime.now(UTC))
+    assert result.state is state
+    assert ("Start a worker" in result.remedy) is (state is State.BROKEN)
 
 
 @pytest.mark.django_db

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +20,7 @@ from recovery import audit
 from recovery.doctor import stored as examinations
 from recovery.management.person import at_the_command_line
 from recovery.models import Cluster
+from recovery.slurm.cli_commands import SEARCH_PATH
 from recovery.slurm.registry import OPTIONS, BadOptions, client_for
 
 SECRET = frozenset({"token"})  # never shown, and never written into the audit trail
@@ -57,6 +60,11 @@ class Command(BaseCommand):
             cluster.enabled = bool(options["enable"])
         cluster.next_look_at = datetime.now(UTC)
         save(cluster, is_new=before is None)
+        for twin in twins_of(cluster):
+            self.stderr.write(
+                f"Warning: {twin.name} is reached in exactly this way, too. Are they one cluster? Every job would be "
+                f"seen twice: `manage.py set_cluster {twin.name} --disable`."
+            )
         looked_at = "looked at" if cluster.enabled else "no longer looked at"
         self.stdout.write(f"{name} is {looked_at} through {cluster.get_backend_display()}. See `manage.py doctor`.")
 
@@ -68,6 +76,12 @@ def change_back_end(cluster: Cluster, backend: str, given: Mapping[str, str]) ->
     if cluster.pk is None or given or backend != cluster.backend:
         check(backend, options)
     cluster.backend, cluster.options = backend, options
+
+
+def twins_of(cluster: Cluster) -> list[Cluster]:
+    """Other clusters that are looked at with the same back end and options."""
+    others = Cluster.objects.filter(enabled=True, backend=cluster.backend).exclude(pk=cluster.pk)
+    return [other for other in others if cluster.enabled and other.options == cluster.options]
 
 
 def save(cluster: Cluster, *, is_new: bool) -> None:
@@ -121,12 +135,21 @@ def given_options(pairs: Sequence[str], *, slurm_conf: str | None, bin_dir: str 
     return found
 
 
+def check_programs(options: Mapping[str, str]) -> None:
+    """What starts the commands, or pyslurm, on this machine: found as the back ends find it."""
+    for name in ("prefix", "python"):
+        program = next(iter(shlex.split(options.get(name, ""))), "") if name == "prefix" else options.get(name, "")
+        if program and shutil.which(program, path=SEARCH_PATH) is None:
+            raise CommandError(f"Option {name}: there is no program {program} on this machine. Install or correct it.")
+
+
 def check(backend: str, options: Mapping[str, str]) -> None:
     """Names and values by the back end itself; then the files, where they are on this machine."""
     try:
         client_for(backend, options, timeout_s=settings.SLURM_TIMEOUT_S)
     except BadOptions as error:
         raise CommandError(str(error)) from error
+    check_programs(options)
     if options.get("prefix"):
         return  # the paths are those of the machine that the prefix leads to
     for name in FILES:
