@@ -12,6 +12,7 @@ Every daemon records itself in the folder before it becomes one (run/NAME.pid: p
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fcntl
 import shutil
 import sys
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from recovery.demo import lab_conf, lab_host
 from recovery.demo.lab_conf import LabError, LabSpec
@@ -87,10 +89,18 @@ class SlurmLab:
     def node_names(self) -> tuple[str, ...]:
         return self.spec.node_names
 
+    @property
+    def is_running(self) -> bool:
+        """Whether anything of it runs."""
+        return self._daemons.any_running()
+
     # --- up and down -------------------------------------------------------------------------------------------------
 
     def up(self) -> None:
-        """Bring everything up and return when all nodes are usable; what already runs is left running."""
+        """Bring everything up and return when all nodes are usable; what already runs is left running.
+
+        A lab of another shape that runs in the folder is taken down first, with its jobs.
+        """
         lab_conf.check_folder(self.root)
         reason = lab_host.why_impossible(accounting=self.spec.accounting, rest=self.spec.rest)
         if reason:
@@ -254,6 +264,15 @@ def _stored_spec(root: Path) -> LabSpec | None:
         return None
 
 
+# What can be asked of a new lab: field of LabSpec → its word on the command line.
+OPTIONS = {
+    "nodes": "--nodes",
+    "base_port": "--port",
+    "accounting": "--accounting",
+    "rest": "--rest",
+    "gpus_per_node": "--gpus",
+}
+
 COMMANDS: dict[str, Callable[[SlurmLab], None]] = {
     "down": SlurmLab.down,
     "wipe": SlurmLab.wipe,
@@ -274,12 +293,14 @@ NODE_COMMANDS: dict[str, Callable[[SlurmLab, str], None]] = {
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m recovery.demo.lab", description="A real Slurm in one folder.")
     commands = parser.add_subparsers(dest="command", required=True)
-    up = commands.add_parser("up", help="bring a lab up in FOLDER; nothing where it is up")
-    up.add_argument("--nodes", type=int, default=4)
-    up.add_argument("--port", type=int, default=17000, help=f"the first of {lab_conf.PORTS} ports (%(default)s)")
-    up.add_argument("--accounting", action="store_true", help="with MariaDB and slurmdbd")
-    up.add_argument("--rest", action="store_true", help="with slurmrestd, on a socket and with JWT on a port")
-    up.add_argument("--gpus", type=int, default=0, help="GPUs per node: counted, not bound")
+    up = commands.add_parser("up", help="bring a lab up in FOLDER; one that runs there stays as it is")
+    default, switch = LabSpec(), argparse.BooleanOptionalAction
+    ports = f"the first of {lab_conf.PORTS} ports ({default.base_port})"
+    up.add_argument("--nodes", type=int, help=f"how many ({default.nodes})")
+    up.add_argument("--port", type=int, dest="base_port", metavar="PORT", help=ports)
+    up.add_argument("--accounting", action=switch, help="with MariaDB and slurmdbd")
+    up.add_argument("--rest", action=switch, help="with slurmrestd, on a socket and with JWT on a port")
+    up.add_argument("--gpus", type=int, dest="gpus_per_node", metavar="GPUS", help="per node: counted, not bound")
     for name, method in (COMMANDS | NODE_COMMANDS).items():
         commands.add_parser(name, help=(method.__doc__ or "").partition("\n")[0] or None)
     for name, command in commands.choices.items():
@@ -289,19 +310,37 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _lab_for_up(folder: Path, asked: dict[str, Any]) -> SlurmLab:
+    """A new lab of what is asked for; where there is one, that one, and what was not asked for stays as it was made.
+
+    Raises LabError where the one that runs is another: to change it would end its jobs, and nobody asked for that.
+    """
+    if _stored_spec(folder.absolute()) is None:
+        return SlurmLab(folder, **{"base_port": LabSpec().base_port, **asked}, say=print)
+    lab = SlurmLab.existing(folder, say=print)
+    wanted = dataclasses.replace(lab.spec, **asked)
+    if lab.is_running:
+        if differs := [_said(lab.spec, name) for name in asked if getattr(wanted, name) != getattr(lab.spec, name)]:
+            raise LabError(
+                f"The lab in {folder} runs with {', '.join(differs)}: nothing was changed. Leave these options out to "
+                "have it as it is, or end it first with `down` (its jobs are cancelled) or `wipe`."
+            )
+        print(f"The lab in {folder} is up: {', '.join(_said(lab.spec, name) for name in OPTIONS)}; it stays as it is")
+    lab.spec = wanted
+    return lab
+
+
+def _said(spec: LabSpec, name: str) -> str:
+    value = getattr(spec, name)
+    if isinstance(value, bool):
+        return OPTIONS[name] if value else f"--no-{OPTIONS[name].removeprefix('--')}"
+    return f"{OPTIONS[name]} {value}"
+
+
 def main(argv: Sequence[str]) -> None:
     args = _arguments(argv)
     if args.command == "up":
-        lab = SlurmLab(
-            args.folder,
-            base_port=args.port,
-            nodes=args.nodes,
-            accounting=args.accounting,
-            rest=args.rest,
-            gpus_per_node=args.gpus,
-            say=print,
-        )
-        lab.up()
+        _lab_for_up(args.folder, {name: value for name in OPTIONS if (value := getattr(args, name)) is not None}).up()
     elif args.command in NODE_COMMANDS:
         NODE_COMMANDS[args.command](SlurmLab.existing(args.folder), args.node)
     else:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -124,6 +125,64 @@ def test_a_process_of_ours_is_no_process_of_a_lab() -> None:
     assert lab_host.node_processes(Path("/nowhere")) == set()
 
 
+def up(monkeypatch: pytest.MonkeyPatch, *argv: str) -> LabSpec:
+    """What `up` would bring up."""
+    labs: list[SlurmLab] = []
+    monkeypatch.setattr(SlurmLab, "up", lambda lab: labs.append(lab))
+    main(["up", *argv])
+    return labs[0].spec
+
+
+def stored(folder: Path, *, running: bool) -> LabSpec:
+    """A lab that was brought up in the folder; a process of this test stands for its controller."""
+    spec = LabSpec(base_port=21_000, nodes=3, accounting=True, rest=True, min_job_age_s=20)
+    (folder / "run").mkdir()
+    (folder / "lab.json").write_text(spec.to_json())
+    if running:
+        stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        (folder / "run" / "slurmctld.pid").write_text(f"{os.getpid()} {stat[19]}")
+    return spec
+
+
+def test_up_without_options_brings_up_a_small_lab(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert up(monkeypatch, str(folder)) == LabSpec()
+    options = ["--nodes", "2", "--port", "22000", "--accounting", "--rest", "--gpus", "8"]
+    wanted = LabSpec(nodes=2, base_port=22_000, accounting=True, rest=True, gpus_per_node=8)
+    assert up(monkeypatch, str(folder), *options) == wanted
+
+
+@pytest.mark.parametrize("options", [[], ["--nodes", "3"], ["--accounting", "--rest", "--port", "21000"]])
+def test_up_leaves_a_lab_that_runs_as_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = stored(folder, running=True)
+    assert up(monkeypatch, str(folder), *options) == spec
+    assert (
+        "is up: --nodes 3, --port 21000, --accounting, --rest, --gpus 0; it stays as it is" in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--nodes", "4"], "runs with --nodes 3: nothing was changed"),
+        (["--no-accounting", "--port", "17000"], "runs with --port 21000, --accounting: nothing was changed"),
+    ],
+)
+def test_up_refuses_to_make_another_lab_of_one_that_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, option: list[str], said: str
+) -> None:
+    stored(folder, running=True)
+    with pytest.raises(LabError, match=said) as refused:
+        up(monkeypatch, str(folder), *option)
+    assert "`down`" in str(refused.value)
+
+
+def test_up_after_down_changes_only_what_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = stored(folder, running=False)
+    assert up(monkeypatch, str(folder), "--nodes", "4") == dataclasses.replace(spec, nodes=4)
+
+
 # --- with Slurm ------------------------------------------------------------------------------------------------------
 
 
@@ -133,6 +192,10 @@ def test_a_lab_comes_up_stays_up_and_leaves_nothing(lab: SlurmLab) -> None:
     running = recorded(lab)
     assert set(running) == {"munged", "slurmctld", "slurmd.n1", "slurmd.n2"}
     lab.up()
+    assert recorded(lab) == running
+    main(["up", str(lab.root)])
+    with pytest.raises(LabError, match="nothing was changed"):
+        main(["up", str(lab.root), "--nodes", "3"])
     assert recorded(lab) == running
     assert lab.run("sinfo", "-h", "-o", "%D %T").split() == ["2", "idle"]
     assert any("n1 idle" in line for line in lab.status())
