@@ -19,6 +19,7 @@ NAVIGATION = (
     ("incidents", "incidents", "Incidents"),
     ("runs", "runs", "Runs"),
     ("nodes", "nodes", "Nodes"),
+    ("clusters", "clusters", "Clusters"),
     ("policies", "policies", "Policies"),
     ("audit", "audit", "Audit"),
     ("admin", "admin", "Admin"),

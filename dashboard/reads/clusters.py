@@ -9,9 +9,10 @@ from dashboard.reads.shell import Picture, picture_of
 from recovery import selectors
 from recovery.core.types import NodeState
 from recovery.doctor import Group, Report, Result
-from recovery.doctor.results import in_groups
+from recovery.doctor.results import State, in_groups
 from recovery.doctor.stored import report_on
 from recovery.models import Cluster
+from recovery.models.cluster import BACKENDS
 from recovery.selectors import ClusterPicture
 
 
@@ -19,6 +20,18 @@ from recovery.selectors import ClusterPicture
 class ClusterRow:
     picture: Picture
     counts: ClusterPicture
+
+    @property
+    def known(self) -> bool:
+        """Whether it was ever seen: where it was not, a count of 0 would be a claim."""
+        return self.counts.cluster.seen_at is not None
+
+    @property
+    def through(self) -> str:
+        cluster = self.counts.cluster
+        acting = dict(BACKENDS).get(cluster.options.get("acts_by", ""), "")
+        told = cluster.get_backend_display()
+        return f"{told} to read, {acting} to act" if acting else told
 
     @property
     def nodes_up(self) -> int:
@@ -41,6 +54,13 @@ class ExaminedRow(ClusterRow):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterPage(ExaminedRow):
     groups: list[tuple[Group, list[Result]]]
+
+    @property
+    def delay_is_told(self) -> bool:
+        """Whether the requeue delay was read from the controller; of slurmrestd alone the doctor tells."""
+        cluster = self.counts.cluster
+        told = any(result.what == "requeue delay" and result.state is State.GOOD for result in self.report.results)
+        return told or cluster.backend != "rest" or "acts_by" in cluster.options
 
 
 def cluster_rows(chosen: Cluster | None, *, now: datetime) -> list[ClusterRow]:

@@ -32,7 +32,29 @@ class Overview:
     running_count: int
     blind: tuple[Attempt, ...]
     vanished: tuple[Job, ...]  # the scheduler stopped knowing them before they ended
-    clusters: tuple[ClusterRow, ...]
+    clusters: tuple[ClusterRow, ...]  # the chosen one, or all that are switched on
+    clusters_in_view: int
+    switched_off: int  # of those in view
+
+    @property
+    def silent(self) -> list[str]:
+        """Names of clusters whose picture is not live: what goes on there is not known."""
+        return [row.picture.cluster.name for row in self.clusters if row.picture.state != "live"]
+
+    @property
+    def unsure(self) -> str:
+        """Why what is not shown may still be: "no live picture of alpha", "no live picture of 3 of 8 clusters"."""
+        if self.switched_off and not self.clusters:
+            return "every cluster is switched off"
+        if not self.silent:
+            return ""
+        many = f"{len(self.silent)} of {len(self.clusters)} clusters"
+        return f"no live picture of {self.silent[0] if len(self.silent) == 1 else many}"
+
+    @property
+    def calm(self) -> str:
+        """What may be said where no incident needs a person: a silent cluster may have one."""
+        return f"Nothing is known to need you: {self.unsure}." if self.unsure else "Nothing needs you."
 
     @property
     def idle(self) -> int:
@@ -45,16 +67,20 @@ class Overview:
             counts_gpus = any(row.case.counts_gpus for row in self.needs)
             verb = "needs" if len(self.needs) == 1 else "need"
             cost = wording.cost_of_waiting(self.idle, counts_gpus=counts_gpus)
-            return f"{wording.plural(len(self.needs), 'incident')} {verb} a person. {cost if self.idle else ''}".strip()
-        if not self.clusters:
+            told = [f"{wording.plural(len(self.needs), 'incident')} {verb} a person."]
+            told += [cost] if self.idle else []
+            told += [f"{self.unsure[0].upper()}{self.unsure[1:]}."] if self.unsure else []
+            return " ".join(told)
+        if not self.clusters_in_view:
             return "No cluster is configured yet."
         if self.following:
-            return f"Nothing needs you. {wording.plural(len(self.following), 'incident')} open, being followed."
-        return "Nothing needs you."
+            return f"{self.calm} {wording.plural(len(self.following), 'incident')} open, being followed."
+        return self.calm
 
 
 def read_overview(cluster: Cluster | None, *, now: datetime) -> Overview:
-    clusters = cluster_rows(cluster, now=now)
+    every = cluster_rows(cluster, now=now)
+    clusters = [row for row in every if row.picture.state != "off" or cluster is not None]
     running = _of(selectors.running_attempts(), cluster)
     needs, following = cases.needing_person(cluster), cases.being_followed(cluster)
     on = {row.incident.attempt_id: row.incident for row in (*needs, *following)}
@@ -66,13 +92,17 @@ def read_overview(cluster: Cluster | None, *, now: datetime) -> Overview:
         blind=tuple(_of(selectors.blind_attempts(), cluster)[:MOST]),
         vanished=tuple(_vanished(cluster)),
         clusters=tuple(clusters),
+        clusters_in_view=len(every),
+        switched_off=sum(row.picture.state == "off" for row in every),
     )
 
 
 def _of(attempts: QuerySet[Attempt], cluster: Cluster | None) -> QuerySet[Attempt]:
-    return attempts if cluster is None else attempts.filter(job__cluster=cluster)
+    """Of the chosen cluster; else of all that are asked: what runs on one that is switched off is not known."""
+    return attempts.filter(job__cluster__enabled=True) if cluster is None else attempts.filter(job__cluster=cluster)
 
 
 def _vanished(cluster: Cluster | None) -> QuerySet[Job]:
     rows = selectors.jobs().exclude(vanished_at=None).filter(attempts__closed_at=None).distinct()
-    return (rows if cluster is None else rows.filter(cluster=cluster)).order_by("-vanished_at")[:MOST]
+    rows = rows.filter(cluster__enabled=True) if cluster is None else rows.filter(cluster=cluster)
+    return rows.order_by("-vanished_at")[:MOST]

@@ -55,6 +55,16 @@ class Shell:
         return self.pictures[0] if self.pictures else None
 
     @property
+    def asked(self) -> int:
+        """How many clusters in view are switched on."""
+        return sum(picture.state != "off" for picture in self.pictures)
+
+    @property
+    def silent(self) -> int:
+        """How many of those have no live picture."""
+        return sum(picture.state not in ("live", "off") for picture in self.pictures)
+
+    @property
     def stale_after_s(self) -> float:
         return settings.STALE_AFTER_S
 

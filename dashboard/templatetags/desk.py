@@ -19,7 +19,9 @@ from dashboard.timeline import Stage
 from recovery.access import Actor, Permission
 from recovery.core import words
 from recovery.core.lifecycle import INCIDENT_WORDS, StateWords
+from recovery.core.types import JobState
 from recovery.models import Cluster, Event
+from recovery.selectors import EXECUTING
 
 register = template.Library()
 
@@ -66,6 +68,20 @@ def chip(table: str, value: str) -> SafeString:
         found.icon,
         found.label,
     )
+
+
+@register.simple_tag
+def standing(state: str, phase: str, blind_reason: str, finding: str = "") -> SafeString:
+    """Where an attempt stands, the same on every page. What can't be observed is called neither healthy nor hung; and
+    a phase alone would call a hang training, so `finding` (of the open incident on the attempt) goes before it."""
+    if state in EXECUTING and blind_reason:
+        return format_html(
+            '<span class="chip tone-warning" title="{}"><span class="glyph" aria-hidden="true">?</span>Blind</span>',
+            blind_reason,
+        )
+    if state != JobState.RUNNING:
+        return chip("job", state)
+    return chip("finding", finding) if finding else chip("phase", phase)
 
 
 @register.simple_tag
@@ -169,12 +185,14 @@ def not_live(cluster: Cluster) -> SafeString:
         return mark_safe("")
     words_of = words.PICTURE_WORDS[picture.state]
     return format_html(
-        ' <span class="chip tone-{}" title="{}"><span class="glyph" aria-hidden="true">{}</span>{}{}</span>',
+        ' <span class="chip tone-{}" title="{}"><span class="glyph" aria-hidden="true">{}</span>{}</span>{}',
         words_of.tone,
         picture.cause,
         words_of.icon,
         words_of.label,
-        format_html(", seen {}", age(picture.seen_at)) if picture.seen_at else "",
+        format_html(' <span class="muted small nowrap">seen {}</span>', age(picture.seen_at))
+        if picture.seen_at
+        else "",
     )
 
 
@@ -214,6 +232,33 @@ def code_spans(text: str) -> SafeString:
     return format_html_join(
         "", "{}", ((format_html("<code>{}</code>", piece) if n % 2 else piece,) for n, piece in pieces)
     )
+
+
+# First words of what a back end says that are names, whatever the sentence begins with.
+_COMMANDS = frozenset(
+    (
+        "env",
+        "pyslurm",
+        "sacct",
+        "sacctmgr",
+        "sbatch",
+        "scancel",
+        "scontrol",
+        "sinfo",
+        "slurmrestd",
+        "squeue",
+        "ssh",
+        "sudo",
+    )
+)
+
+
+@register.filter
+def opened(text: str) -> str:
+    """With a capital, as a sentence opens; a command, a path or another name stays as it is typed."""
+    first = text.split(maxsplit=1)[0].rstrip(",:;.") if text.strip() else ""
+    is_word = first.replace("'", "").isalpha() and first not in _COMMANDS
+    return text[:1].upper() + text[1:] if is_word else text
 
 
 @register.filter

@@ -20,7 +20,7 @@ from recovery.tasks import wake_examination
 @require_GET
 @page()
 def clusters(request: DeskRequest) -> HttpResponse:
-    context = {"rows": reads.examined_rows(now=request.now), "place": "nodes"}
+    context = {"rows": reads.examined_rows(now=request.now), "place": "clusters"}
     if request.actor.can(Permission.OPERATE) and not is_part(request, ("rows",)):
         context["installation"] = list(examine_installation(now=request.now, ask_broker=False))
     return respond(request, "clusters", ("rows",), context)
@@ -34,7 +34,7 @@ def cluster(request: DeskRequest, pk: int) -> HttpResponse:
         found = reads.cluster_page(pk, now=request.now)
     except NotFound as missing:
         raise Http404(str(missing)) from missing
-    context = {"found": found, "cluster": found.counts.cluster, "place": "nodes"}
+    context = {"found": found, "cluster": found.counts.cluster, "place": "clusters"}
     return respond(request, "cluster", ("head", "report"), context)
 
 

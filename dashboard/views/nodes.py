@@ -30,6 +30,7 @@ def nodes(request: DeskRequest) -> HttpResponse:
         "total": len(rows),
         "states": [(value.value, counts[value.value]) for value in NodeState if counts[value.value]],
         "changes": node_events(cluster_id=cluster.pk if cluster else None, name_contains=name)[:CHANGES],
+        "changes_most": CHANGES,
         "place": "nodes",
     }
     return respond(request, "nodes", ("rows", "changes"), context)

@@ -32,6 +32,7 @@ class RunFacts(TypedDict):
 
     state: str | None  # of its newest attempt
     phase: str | None
+    blind_reason: str | None  # "": it can be observed
     last_step: int | None
     checkpoint_step: int | None  # newest complete checkpoint
     open_incident_id: int | None
@@ -47,6 +48,7 @@ def runs() -> QuerySet[WithAnnotations[Run, RunFacts]]:
     return rows.annotate(
         state=Subquery(newest.values("state")[:1]),
         phase=Subquery(newest.values("phase")[:1]),
+        blind_reason=Subquery(newest.values("blind_reason")[:1]),
         last_step=Subquery(newest.values("last_step")[:1]),
         checkpoint_step=Subquery(complete.values("step")[:1]),
         open_incident_id=Subquery(opened.values("pk")[:1]),

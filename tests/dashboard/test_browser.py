@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from dashboard import wording
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import CheckpointState, JobState, NodeState
-from recovery.models import Run
+from recovery.models import Cluster, NodeEvent, Run
 from tests.browser import PHONE, WIDE, Visitor
 from tests.dashboard.conftest import Question, make_question
 from tests.factories import (
@@ -86,7 +86,10 @@ def train(run: Run) -> None:
 def numbers(transactional_db: None) -> dict[str, int]:
     """Rows for every page, and the numbers of those that have a page of their own."""
     cluster = make_cluster(name="alpha")
-    make_cluster(name="beta", error="squeue: no answer within 10 s", seen_at=ago(500))
+    beta = make_cluster(name="beta", error=f"env PATH={'/usr/local/bin:' * 8} squeue: no answer", seen_at=ago(500))
+    make_cluster(name="gamma", error="squeue: no answer within 10 s")
+    change = {"cluster": beta, "node": "gpu-01", "at": ago(300), "seen_at": ago(290)}
+    NodeEvent.objects.create(old="up", new="down", raw_state="DOWN+NOT_RESPONDING*", reason="x" * 120, **change)
     question = make_question(cluster=cluster)
     run = make_run(cluster=cluster, name="llama-405b")
     train(run)
@@ -143,6 +146,19 @@ def test_a_page_has_no_barrier_in_either_theme_and_fits_a_phone(
         assert barriers(page) == [], f"{theme} {size}"
         too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert too_wide == 0, f"{theme} {size}"
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes/", "/clusters/"])
+def test_no_column_is_cut_where_pictures_are_old(
+    path: str, visit: Visitor, admin: User, numbers: dict[str, int]
+) -> None:
+    make_attempt(job=make_job(run=make_run(cluster=Cluster.objects.get(name="beta"))))
+    page = visit(admin, size=(1280, 800))
+    page.goto(path)
+    widths = "[...document.querySelectorAll('.scroll')].map(e => e.scrollWidth - e.clientWidth)"
+    cut = page.evaluate(widths)
+    assert cut
+    assert not any(cut)
 
 
 def test_the_log_in_and_the_refusal_have_no_barrier(visit: Visitor, outsider: User, admin: User) -> None:

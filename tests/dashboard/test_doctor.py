@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import Client
 
-from dashboard.templatetags.desk import code_spans
+from dashboard.templatetags.desk import code_spans, opened
 from recovery import tasks
 from recovery.access import Actor, Forbidden, Permission
 from recovery.core.types import JobState, NodeState
 from recovery.doctor import stored
+from recovery.doctor.scheduler import requeue_delay
 from recovery.models import Cluster, Examination
 from recovery.slurm.base import RightsLevel
 from tests.dashboard.conftest import text_of
@@ -194,6 +196,58 @@ def test_no_page_asks_slurm(clients: dict[str, Client], monkeypatch: pytest.Monk
     make_examination(cluster=cluster)
     for path in ("/clusters/", f"/clusters/{cluster.pk}/"):
         assert clients["admin"].get(path).status_code == 200
+
+
+def test_the_rail_leads_to_the_clusters_and_lights_up_there(read: Callable[[str], str]) -> None:
+    cluster = make_cluster()
+    assert '<a href="/clusters/">' in read("/nodes/").split('class="rail"')[1].split("</nav>")[0]
+    for path in ("/clusters/", f"/clusters/{cluster.pk}/"):
+        rail = read(path).split('class="rail"')[1].split("</nav>")[0]
+        assert '<a href="/clusters/" aria-current="page">' in rail
+        assert rail.count("aria-current") == 1
+
+
+def test_a_cluster_says_what_reads_and_what_acts(read: Callable[[str], str]) -> None:
+    both = make_cluster(backend="rest", options={"acts_by": "cli"})
+    for path in ("/clusters/", f"/clusters/{both.pk}/"):
+        assert "slurmrestd to read, Slurm commands to act" in read(path)
+    alone = make_cluster(backend="rest", options={})
+    assert "<dd>slurmrestd</dd>" in read(f"/clusters/{alone.pk}/")
+
+
+@pytest.mark.parametrize(
+    ("fields", "min_job_age_s", "told"),
+    [
+        ({"backend": "rest", "options": {}}, None, False),
+        ({"backend": "rest", "options": {}}, 300.0, True),  # slurmrestd tells it from v0.0.45 on
+        ({"backend": "rest", "options": {"acts_by": "cli"}}, None, True),
+        ({"backend": "cli", "options": {}}, None, True),
+    ],
+)
+def test_a_requeue_delay_that_no_one_told_is_said_to_be_a_default(
+    fields: dict[str, object], min_job_age_s: float | None, told: bool, read: Callable[[str], str]
+) -> None:
+    cluster = make_cluster(**fields)
+    health = replace(Scripted().health(), min_job_age_s=min_job_age_s)
+    make_examination(cluster=cluster, results=[requeue_delay(health, at=now()).as_json()])
+    page = read(f"/clusters/{cluster.pk}/")
+    assert "a requeued job waits 2\u00a0m\u00a01\u00a0s at least" in page
+    assert ("at least, if Slurm's default holds" in page) is not told
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ("can't be told: no answer", "Can't be told: no answer"),
+        ("tried: 3 jobs", "Tried: 3 jobs"),
+        ("scontrol show config: no answer", "scontrol show config: no answer"),
+        ("job_comment is not stored", "job_comment is not stored"),
+        ("/usr/bin/squeue: no answer", "/usr/bin/squeue: no answer"),
+        ("", ""),
+    ],
+)
+def test_a_sentence_opens_with_a_capital_and_a_name_stays_as_it_is_typed(found: str, shown: str) -> None:
+    assert opened(found) == shown
 
 
 def test_what_is_code_in_a_remedy_is_shown_as_code_and_nothing_else_is_obeyed() -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import FindingKind, NodeState
+from recovery.core.types import FindingKind, JobState, NodeState, Phase
 from recovery.models import Cluster
 from tests.dashboard.conftest import HTMX, Question, make_question, text_of
 from tests.factories import ago, make_attempt, make_cluster, make_incident, make_job, make_node, make_run
@@ -68,7 +68,7 @@ def test_every_page_and_every_part_marks_what_is_old(
     fresh = without_shell(text_of(as_viewer.get(address)))
     Cluster.objects.update(**trouble)
     page = without_shell(text_of(as_viewer.get(address)))
-    told = (word, "was seen", "is not live")
+    told = (word, "was seen", "is not live", "that are switched off")
     assert any(each in page and each not in fresh for each in told)
     for part in PAGES[path]:
         html = text_of(as_viewer.get(address, {"part": part}, headers=HTMX))
@@ -105,11 +105,23 @@ def test_a_restarted_run_trains_although_its_incident_is_open(read: Callable[[st
         assert "</span>Hang" not in page
 
 
-def test_a_blind_attempt_is_not_called_training(read: Callable[[str], str]) -> None:
-    attempt = make_attempt(blind_reason="The log can't be read.")
-    page = read(f"/jobs/{attempt.job_id}/")
-    assert "</span>Training" not in page
+@pytest.mark.parametrize("hangs", [False, True])
+@pytest.mark.parametrize("path", ["/", "/runs/", "/runs/{run}/", "/jobs/{job}/"])
+def test_a_blind_attempt_is_called_blind_everywhere(path: str, hangs: bool, read: Callable[[str], str]) -> None:
+    attempt = make_attempt(blind_reason="The log can't be read.", phase=Phase.STARTING)
+    if hangs:
+        make_incident(attempt=attempt, kind=FindingKind.HANG, state=IncidentState.WATCHING)
+    page = read(path.format(run=attempt.job.run_id, job=attempt.job_id))
+    assert "</span>Starting" not in page
+    assert "</span>Hang" not in page
     assert "</span>Blind" in page
+
+
+def test_an_attempt_that_ended_blind_is_called_as_slurm_says(read: Callable[[str], str]) -> None:
+    attempt = make_attempt(blind_reason="The log can't be read.", state=JobState.FAILED)
+    page = read(f"/runs/{attempt.job.run_id}/")
+    assert "</span>Blind" not in page
+    assert "</span>Failed" in page
 
 
 def test_nothing_is_offered_to_be_decided_on_a_cluster_that_is_switched_off(as_approver: Client) -> None:

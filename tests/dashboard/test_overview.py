@@ -51,6 +51,32 @@ def test_the_headline_is_calm_when_nothing_needs_anybody(read: Read) -> None:
     assert "<h1>Nothing needs you. 1 incident open, being followed.</h1>" in read("/")
 
 
+@pytest.mark.parametrize(
+    ("clusters", "why"),
+    [
+        ([{"error": "no answer"}, {}], "no live picture of lab-a"),
+        ([{"error": "no answer"}, {"seen_at": ago(3600)}, {}], "no live picture of 2 of 3 clusters"),
+        ([{"error": "no answer"}, {"seen_at": None}, {"enabled": False}], "no live picture of 2 of 2 clusters"),
+        ([{"enabled": False}], "every cluster is switched off"),
+    ],
+)
+def test_where_a_cluster_is_not_seen_nothing_is_only_known_not_to_need_anybody(
+    clusters: list[dict[str, object]], why: str, read: Read
+) -> None:
+    for letter, fields in zip("abc", clusters, strict=False):
+        make_cluster(name=f"lab-{letter}", **fields)
+    page = read("/")
+    assert f"<h1>Nothing is known to need you: {why}.</h1>" in page
+    assert f"Nothing is known to be blind: {why}." in section(page, "blind")
+    assert "No job is known to run." in section(page, "running")
+    assert "Nothing needs you." not in page
+
+
+def test_the_headline_tells_of_silent_clusters_beside_what_needs_a_person(read: Read) -> None:
+    make_question(cluster=make_cluster(name="alpha", error="no answer"))
+    assert "GPU-hours a minute. No live picture of alpha.</h1>" in read("/")
+
+
 def test_the_dearest_wait_comes_first_then_the_longest(read: Read) -> None:
     for name, idle, since in [("cheap", 8, 900), ("dear", 512, 60), ("older", 8, 5000)]:
         incident = make_incident(headline=f"{name}.", detected_at=ago(since))
@@ -78,6 +104,53 @@ def test_what_runs_shows_phase_step_and_age_of_progress(read: Read) -> None:
     assert "12\u202f480" in running
     assert 'data-as="age"' in running
     assert running.count("data-href") == 1
+
+
+def test_what_runs_and_what_is_blind_names_its_cluster_where_there_are_several(read: Read) -> None:
+    alpha = make_cluster(name="alpha")
+    make_attempt(job=make_job(run=make_run(cluster=alpha, user="mira")), blind_reason="The log can't be read.")
+    make_attempt(job=make_job(run=make_run(cluster=alpha), vanished_at=ago(60)))
+    assert " on alpha" not in read("/")
+    make_cluster(name="beta")
+    page = read("/")
+    assert section(page, "running").count(" on alpha") == 2
+    assert section(page, "blind").count(" on alpha") == 2
+
+
+def test_a_cluster_that_is_switched_off_is_quiet_unless_it_is_chosen(as_viewer: Client) -> None:
+    off = make_cluster(name="beta", enabled=False)
+    make_attempt(job=make_job(run=make_run(cluster=off, name="old-run")), blind_reason="The log can't be read.")
+    make_attempt(job=make_job(run=make_run(cluster=off, name="lost-run"), vanished_at=ago(60)))
+    make_cluster(name="alpha")
+    page = text_of(as_viewer.get("/"))
+    assert "<h1>Nothing needs you.</h1>" in page
+    for part in ("running", "blind", "pictures"):
+        assert not any(word in section(page, part) for word in ("old-run", "lost-run", ">beta<"))
+    assert "clusters that are switched off are not listed here" in section(page, "running")
+    assert "Switched off" in text_of(as_viewer.get("/clusters/"))
+    choose(as_viewer, cluster="beta")
+    page = text_of(as_viewer.get("/"))
+    assert "old-run" in section(page, "running")
+    assert "nothing asks it" in section(page, "pictures")
+    assert "tone-muted" in section(page, "pictures")
+    assert "tone-warning" not in section(page, "pictures")
+
+
+def test_where_every_cluster_is_switched_off_their_page_is_named(read: Read) -> None:
+    make_cluster(enabled=False)
+    assert 'Every cluster is switched off. <a href="/clusters/">' in section(read("/"), "pictures")
+
+
+def test_of_a_cluster_that_was_never_seen_nothing_is_counted(read: Read) -> None:
+    cluster = make_cluster(seen_at=None, tried_at=None)
+    pictures = section(read("/"), "pictures")
+    assert "check that a worker and beat are running" in pictures
+    assert "jobs and nodes unknown" in pictures
+    for path in ("/", "/clusters/", f"/clusters/{cluster.pk}/"):
+        page = read(path)
+        assert "unknown" in page
+        assert "0 of 0" not in page
+        assert "0 running" not in page
 
 
 def test_an_attempt_that_hangs_is_not_called_training(read: Read) -> None:
@@ -111,10 +184,8 @@ def test_a_job_that_the_scheduler_forgot_is_unknown_and_shown(read: Read) -> Non
     ("fields", "word", "cause"),
     [
         ({}, "Live", ""),
-        ({"seen_at": None, "tried_at": None}, "Not seen yet", "check that a worker and beat are running"),
         ({"seen_at": ago(3600)}, "Stale", "Nobody asked the scheduler lately"),
         ({"error": "squeue: no answer within 10 s"}, "No answer", "squeue: no answer within 10 s"),
-        ({"enabled": False}, "Switched off", "nothing asks it"),
     ],
 )
 def test_the_age_of_each_picture_is_said_with_its_cause(
@@ -135,6 +206,17 @@ def test_the_worst_picture_stands_in_the_top_bar(read: Read) -> None:
     top = read("/").split('id="picture-state"')[1].split("</summary>")[0]
     assert "No answer" in top
     assert "bad" in top
+
+
+def test_the_top_bar_counts_the_silent_clusters_of_those_that_are_asked(read: Read) -> None:
+    make_cluster()
+    for _ in range(2):
+        make_cluster(error="no answer")
+        make_cluster(enabled=False)
+    top = read("/").split('id="picture-state"')[1].split("</summary>")[0]
+    assert "No answer" in top
+    assert "2 of 3 clusters" in top
+    assert "2 not live" in top
 
 
 @pytest.mark.parametrize("part", ["head", "needs", "following", "running", "pictures", "blind"])

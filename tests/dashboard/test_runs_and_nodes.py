@@ -212,6 +212,14 @@ def test_what_was_seen_long_ago_stays_and_is_marked(path: str, read: Read) -> No
     assert "gpu-01" in page or "esm-3b" in page
 
 
+@pytest.mark.parametrize("path", ["/nodes/", "/runs/"])
+def test_of_what_was_never_seen_no_age_is_told(path: str, read: Read) -> None:
+    make_cluster(name="alpha", seen_at=None, error="squeue: no answer within 10 s")
+    page = read(path)
+    assert "<strong>alpha</strong> was never seen, so nothing of it is shown." in page
+    assert "was seen <" not in page
+
+
 def test_without_nodes_the_page_says_how_to_find_out_why(read: Read) -> None:
     assert "python manage.py doctor" in read("/nodes/")
 
