@@ -164,6 +164,14 @@ def test_a_cluster_that_nobody_examined_yet_says_so(clients: dict[str, Client]) 
     assert clients["operator"].get("/clusters/4711/").status_code == 404
 
 
+def test_a_cluster_that_is_switched_off_is_not_said_to_be_asked(clients: dict[str, Client]) -> None:
+    cluster = make_cluster(enabled=False)
+    page = text_of(clients["operator"].get(f"/clusters/{cluster.pk}/"))
+    assert "switched off is not examined" in page
+    assert "Examine now" not in page
+    assert "asked every" not in page
+
+
 def test_examine_now_makes_it_due_and_wakes_a_worker(
     clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
