@@ -133,6 +133,8 @@ def checked(annotation: Any, value: Any) -> Any:
 
 def _plain(annotation: Any, value: Any) -> Any:
     if annotation is str and isinstance(value, str):
+        if "\0" in value:  # neither a path nor an argument can hold it
+            raise ValueError("must hold no NUL character")
         return value
     if annotation is bool and isinstance(value, bool):
         return value

@@ -188,6 +188,7 @@ def test_everything_can_be_said() -> None:
             SMALL + '[[job]]\nname = "a"\nmax_restarts = 1001',
             "job[0].max_restarts: must be a whole number from 0 to 1000.",
         ),
+        (SMALL + '[[job]]\nname = "a"\nstdout = "\\u0000"', "job[0].stdout: must hold no NUL character."),
         (SMALL + '[[job]]\nname = "a"\njob_id = "../b"', "job[0].job_id: must be a number in quotes."),
         (
             SMALL + '[[job]]\nname = "a"\nrequired_nodes = ["n7"]',
