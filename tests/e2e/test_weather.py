@@ -27,9 +27,19 @@ def stormy(site: Site, own_redis: tuple[Daemon, str]) -> Site:
 
 
 def wait_for_news(site: Site) -> None:
-    """Until the cluster was looked at again."""
+    """Until the cluster was looked at again.
+
+    A worker or beat that has ended is started again, as every service manager does: Celery's worker ends itself where
+    its broker goes away a second time while it is still connecting (seen with kombu 5.7).
+    """
     before = Cluster.objects.get().seen_at
-    site.wait(lambda: Cluster.objects.get().seen_at != before, what="another look at the cluster")
+
+    def looked() -> bool:
+        for name in [name for name, daemon in site.processes.items() if not daemon.is_running()]:
+            site.start(name)
+        return Cluster.objects.get().seen_at != before
+
+    site.wait(looked, what="another look at the cluster")
 
 
 def fall_in(state: IncidentState) -> Callable[[], bool]:
