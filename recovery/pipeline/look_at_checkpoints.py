@@ -6,7 +6,7 @@ read or its layout is not recognised, the trainer's own word counts and is marke
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -35,17 +35,19 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
     folder = run.checkpoint_dir or _learn_folder(attempt, run)
     if not folder:
         return _take_the_word(attempt, run, "No checkpoint folder is known.", now=now)
-    found = scan(folder, roots=settings.CHECKPOINT_ROOTS, newest=NEWEST, settled=_settled(run))
+    known = {row.path: row for row in Checkpoint.objects.filter(run=run)}
+    found = scan(folder, roots=settings.CHECKPOINT_ROOTS, newest=NEWEST, settled=_settled(known))
     if found.error:
         return _take_the_word(attempt, run, f"{found.error} {found.remedy}", now=now)
     with transaction.atomic():
-        _store(attempt, run, found, now=now)
+        _store(attempt, run, found, known, now=now)
     return ""
 
 
-def _settled(run: Run) -> dict[str, str]:
-    rows = Checkpoint.objects.filter(run=run, state=CheckpointState.COMPLETE).exclude(fingerprint="")
-    return dict(rows.values_list("path", "fingerprint"))
+def _settled(known: Mapping[str, Checkpoint]) -> dict[str, str]:
+    """The fingerprints of those that were seen complete: what has not changed since is not opened again."""
+    complete = {path: row for path, row in known.items() if row.state == CheckpointState.COMPLETE}
+    return {path: row.fingerprint for path, row in complete.items() if row.fingerprint}
 
 
 def _learn_folder(attempt: Attempt, run: Run) -> str:
@@ -60,8 +62,7 @@ def _learn_folder(attempt: Attempt, run: Run) -> str:
     return signal.path
 
 
-def _store(attempt: Attempt, run: Run, found: FolderScan, *, now: datetime) -> None:
-    known = {row.path: row for row in Checkpoint.objects.filter(run=run)}
+def _store(attempt: Attempt, run: Run, found: FolderScan, known: Mapping[str, Checkpoint], *, now: datetime) -> None:
     same: list[int] = []
     for look in found.looks:
         row = known.get(look.path)

@@ -100,6 +100,18 @@
   // A change was seen: look more often for a while.
   document.addEventListener("htmx:afterSwap", () => { pace = POLL_MS.least; });
 
+  // What was asked for before the answer to the reader's own form came would undo that answer: it is asked for again.
+  let answer = { at: 0, target: null };
+  document.addEventListener("htmx:beforeRequest", (event) => { event.detail.xhr.askedAt = performance.now(); });
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { requestConfig, target, xhr } = event.detail;
+    if (requestConfig.verb === "post") answer = { at: performance.now(), target };
+    else if (xhr.askedAt < answer.at && (target.contains(answer.target) || answer.target.contains(target))) {
+      event.detail.shouldSwap = false;
+      soon(target.closest("[data-live]") || target);
+    }
+  });
+
   // --- the server itself is gone: what is shown stays, and says from when it is
 
   function say(text) {

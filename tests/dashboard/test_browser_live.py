@@ -123,6 +123,25 @@ def test_of_two_approvers_one_decides_and_the_other_is_told_in_place(
     assert Action.objects.count() == 1
 
 
+def test_a_look_that_was_under_way_does_not_wipe_out_the_answer(
+    visit: Visitor, approver: User, question: Question
+) -> None:
+    page = visit(approver)
+    page.goto(question.page)
+    connected(page)
+    held: list[Route] = []
+    page.route("**/*part=decide*", lambda route: held.append(route))
+    page.evaluate("desk.refreshAll()")
+    page.keyboard.press("a")
+    page.get_by_role("button", name="Approve: requeue without gpu-02").click()
+    expect(page.get_by_role("alert")).to_contain_text("Approved")
+    assert held
+    with page.expect_response("**/*part=decide*"):
+        held[0].continue_()
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    expect(page.get_by_role("alert")).to_contain_text("Approved")
+
+
 def test_a_recommendation_that_changes_under_the_reader_must_be_read_again(
     visit: Visitor, approver: User, question: Question
 ) -> None:
