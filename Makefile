@@ -31,7 +31,8 @@ test: dev-venv system-packages ## Run every test; as root on Debian installs the
 test-newslurm: dev-venv system-packages ## The back ends on Slurm 26.05 with pyslurm, in a chroot of a newer Debian (root, Debian)
 	@$(PY) -m tests.newslurm
 
-torture: dev-venv ## Kill the product at every write, commit and call of a recovery (an hour); prints JSON
+torture: dev-venv system-packages ## Break what runs beside a recovery, then kill it at every write, commit and call (an hour)
+	@$(PY) -m tests.postgres -m pytest -m torture tests/e2e
 	@$(PY) -m tests.torture
 
 check: dev-venv ## Lint, types, import contracts, migrations, OpenAPI, production settings

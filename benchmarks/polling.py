@@ -20,7 +20,7 @@ from django.test.utils import CaptureQueriesContext
 
 from benchmarks.timing import Work, side_by_side, timed
 from recovery.models import Cluster, Job
-from recovery.pipeline.poll import poll_cluster
+from recovery.pipeline.poll import poll_cluster, way_of
 from recovery.slurm import cli_squeue
 from recovery.slurm.cli import CliClient
 
@@ -102,6 +102,7 @@ class Recorded:
         self.cluster = Cluster.objects.create(
             name=f"bench-{jobs}", backend="cli", seen_at=NOW, health_at=NOW, partitions_at=NOW
         )
+        self.cluster.jobs_mark_of = way_of(self.cluster)  # as the last look, so that no settings are asked for
 
     def fetch_and_parse(self) -> int:
         return len(self.client.jobs()) + len(self.client.nodes())

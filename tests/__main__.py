@@ -1,10 +1,10 @@
-"""`python -m tests`: every suite, in the order that makes the best of two cores.
+"""`python -m tests`: every suite but what is left to `make torture`, in the order that makes the best of two cores.
 
-1. Side by side: what needs programs of this machine (real Slurm, Redis, browsers, demos) and mostly waits for them, at
-   normal priority; everything else on SQLite, and what touches the database on PostgreSQL, both at low priority, so
-   that they fill the waits and don't slow down what is timed by others' patience. The first is shown as it goes; of
-   the others the closing line, or everything where they failed.
-2. tests/e2e, whole sites on a real Slurm, alone on the machine and on PostgreSQL.
+What needs programs of this machine (real Slurm, Redis, browsers, demos) mostly waits for them: it runs at normal
+priority, one suite after the other, tests/e2e (whole sites on a real Slurm and on PostgreSQL) last. Beside it, at low
+priority, so that they fill the waits and don't slow down what is timed by others' patience: everything else on SQLite,
+in two halves, and what touches the database on PostgreSQL. The first are shown as they go; of the others the closing
+line, or everything where they failed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ PYTEST = [sys.executable, "-m", "pytest"]
 ON_POSTGRES = [sys.executable, "-m", "tests.postgres", "-m", "pytest", "-p", "no:cacheprovider"]
 COVERAGE = ["--cov", "--cov-report="]
 LOW_PRIORITY = ["nice", "-n", "10"]
+PURE = ["-p", "no:cacheprovider", "-m", "not machine"]
+RULES = ["tests/core", "tests/simulation", "tests/sources", "tests/torture"]
 DATABASE_SUITES = ["tests/pipeline", "tests/api", "tests/dashboard"]
 LOGS = Path("var")
 
@@ -34,31 +36,33 @@ class Suite:
     env: dict[str, str] = field(default_factory=dict)
 
 
-FIRST = Suite(
-    title="What needs this machine's programs",
-    command=[*PYTEST, "--ignore=tests/e2e", "-m", "machine", *COVERAGE],
-    env={"COVERAGE_FILE": ".coverage.machine"},
+FOREGROUND = (
+    Suite(
+        title="What needs this machine's programs",
+        command=[*PYTEST, "--ignore=tests/e2e", "-m", "machine", *COVERAGE],
+        env={"COVERAGE_FILE": ".coverage.machine"},
+    ),
+    Suite(title="Whole sites on a real Slurm", command=[*ON_POSTGRES, "-m", "not torture", "tests/e2e"]),
 )
 BESIDE = (
     Suite(
-        title="Everything else, on SQLite",
-        command=[*LOW_PRIORITY, *PYTEST, "-p", "no:cacheprovider", "-m", "not machine", *COVERAGE],
-        env={"COVERAGE_FILE": ".coverage.sqlite"},
+        title="Rules, simulations and sources",
+        command=[*LOW_PRIORITY, *PYTEST, *PURE, *COVERAGE, *RULES],
+        env={"COVERAGE_FILE": ".coverage.rules"},
     ),
     Suite(
-        title="On PostgreSQL",
-        command=[*LOW_PRIORITY, *ON_POSTGRES, "-m", "not machine", *DATABASE_SUITES],
+        title="Everything else, on SQLite",
+        command=[*LOW_PRIORITY, *PYTEST, *PURE, *COVERAGE, *[f"--ignore={folder}" for folder in RULES]],
+        env={"COVERAGE_FILE": ".coverage.sqlite"},
     ),
+    Suite(title="On PostgreSQL", command=[*LOW_PRIORITY, *ON_POSTGRES, "-m", "not machine", *DATABASE_SUITES]),
 )
-SITES = Suite(title="Whole sites on a real Slurm", command=[*ON_POSTGRES, "tests/e2e"])
 
 
 def main() -> int:
     codes = side_by_side()
     subprocess.run([sys.executable, "-m", "coverage", "combine", "--quiet"], check=False)
     subprocess.run([sys.executable, "-m", "coverage", "report"], check=False)
-    print(f"\n{SITES.title}:", flush=True)
-    codes.append(subprocess.run(SITES.command, check=False).returncode)
     return next((code for code in codes if code), 0)
 
 
@@ -68,14 +72,18 @@ def side_by_side() -> list[int]:
         logs = [stack.enter_context((LOGS / f"test-{number}.log").open("w+b")) for number in range(len(BESIDE))]
         started = [_start(suite, log) for suite, log in zip(BESIDE, logs, strict=True)]
         try:
-            print(f"{FIRST.title}:", flush=True)
-            codes = [subprocess.run(FIRST.command, env=os.environ | FIRST.env, check=False).returncode]
-            codes += [process.wait() for process in started]
+            codes = [_run(suite) for suite in FOREGROUND]
+            beside = [process.wait() for process in started]
         finally:
             _interrupt(started)
-        for suite, code, log in zip(BESIDE, codes[1:], logs, strict=True):
+        for suite, code, log in zip(BESIDE, beside, logs, strict=True):
             _show(suite, code, log)
-    return codes
+    return codes + beside
+
+
+def _run(suite: Suite) -> int:
+    print(f"\n{suite.title}:", flush=True)
+    return subprocess.run(suite.command, env=os.environ | suite.env, check=False).returncode
 
 
 def _start(suite: Suite, log: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -77,7 +77,7 @@ def poll_cluster(cluster: Cluster, *, client: SlurmClient, now: datetime) -> Pol
 def _read(cluster: Cluster, *, client: SlurmClient, now: datetime) -> _Reading:
     health = client.health() if _is_health_due(cluster, now) else None
     # With the health everything is read anew, whatever the back end says of changes.
-    mark = cluster.jobs_mark if health is None and cluster.jobs_mark_of == _way_of(cluster) else ""
+    mark = cluster.jobs_mark if health is None and cluster.jobs_mark_of == way_of(cluster) else ""
     picture = client.jobs_since(mark)
     nodes = client.nodes()
     believe_nodes(cluster, nodes)
@@ -92,12 +92,12 @@ def _read(cluster: Cluster, *, client: SlurmClient, now: datetime) -> _Reading:
 def _is_health_due(cluster: Cluster, now: datetime) -> bool:
     if cluster.health_at is None or cluster.error or cluster.seen_at is None:
         return True
-    if cluster.jobs_mark_of != _way_of(cluster):  # perhaps another controller, with accounting of its own or none
+    if cluster.jobs_mark_of != way_of(cluster):  # perhaps another controller, with accounting of its own or none
         return True
     return not timedelta(0) <= now - cluster.health_at < HEALTH_EVERY
 
 
-def _way_of(cluster: Cluster) -> str:
+def way_of(cluster: Cluster) -> str:
     """Digest of how the cluster is reached: a mark means nothing to another back end or another controller."""
     return hashlib.sha256(json.dumps([cluster.backend, cluster.options], sort_keys=True).encode()).hexdigest()
 
@@ -119,7 +119,7 @@ def _age(record: JobRecord) -> tuple[datetime, int]:
 def _cluster_fields(cluster: Cluster, reading: _Reading, *, now: datetime) -> dict[str, object]:
     mark = reading.mark if len(reading.mark) <= LONGEST_MARK else ""
     fields: dict[str, object] = {
-        "seen_at": now, "tried_at": now, "error": "", "jobs_mark": mark, "jobs_mark_of": _way_of(cluster),
+        "seen_at": now, "tried_at": now, "error": "", "jobs_mark": mark, "jobs_mark_of": way_of(cluster),
         **layout_fields(reading.layout, now=now),
     }  # fmt: skip
     if reading.health is not None:

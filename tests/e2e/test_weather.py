@@ -1,4 +1,7 @@
-"""Whatever fails beside it, a recovery is done once and comes to its end."""
+"""Whatever fails beside it, a recovery is done once and comes to its end.
+
+The first runs with the other tests, all of them by `make torture`.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +72,7 @@ def test_two_beats_and_two_workers_do_everything_once(stormy: Site) -> None:
     recovered_exactly_once(stormy, job)
 
 
+@pytest.mark.torture
 def test_redis_that_forgets_everything_and_goes_away_loses_nothing(stormy: Site, own_redis: tuple[Daemon, str]) -> None:
     server, url = own_redis
     stormy.start("worker", "beat")
@@ -82,6 +86,7 @@ def test_redis_that_forgets_everything_and_goes_away_loses_nothing(stormy: Site,
     recovered_exactly_once(stormy, job)
 
 
+@pytest.mark.torture
 def test_a_database_that_ends_every_session_loses_nothing(stormy: Site) -> None:
     """What a restart of PostgreSQL is to its clients."""
     stormy.start("worker", "beat")
@@ -102,6 +107,7 @@ def end_every_session() -> None:
         )
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("moment", [IncidentState.DETECTED, IncidentState.RESTORING])
 def test_a_controller_that_is_killed_and_comes_back_is_waited_for(stormy: Site, moment: IncidentState) -> None:
     """It writes its state down every few seconds only: what it may have forgotten is not what is tried here."""
@@ -128,6 +134,7 @@ def written_down(site: Site) -> None:
     site.wait(twice_more, within=30, what="the controller's state to be written")
 
 
+@pytest.mark.torture
 def test_accounting_that_is_down_is_done_without(stormy: Site) -> None:
     stormy.start("worker", "beat")
     job = stormy.submit(faults=["kind=ecc,step=20,rank=3,attempt=0"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,12 @@ def test_a_missing_file_is_refused_with_exit_code_2(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="No such file") as refused:
         call_command("simulate", tmp_path / "none.toml")
     assert refused.value.returncode == 2
+
+
+def test_the_log_is_as_loud_afterwards_as_before(capsys: pytest.CaptureFixture[str]) -> None:
+    before = logging.getLogger("recovery").level
+    call_command("simulate", QUICK)
+    assert logging.getLogger("recovery").level == before
 
 
 def test_the_installations_own_database_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,8 @@ import json
 import logging
 import tempfile
 from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +56,20 @@ class Command(BaseCommand):
                 folder.mkdir(parents=True)
             except OSError as error:
                 raise CommandError(f"{folder}: {error.strerror}; name a new folder.", returncode=2) from None
-        logging.getLogger("recovery").setLevel(logging.ERROR)
-        with tempfile.TemporaryDirectory(prefix="recovery-simulate-") as temporary, throw_away_database():
+        with tempfile.TemporaryDirectory(prefix="recovery-simulate-") as temporary, _quiet_log(), throw_away_database():
             return play(scenario, (folder or Path(temporary)).absolute())
+
+
+@contextmanager
+def _quiet_log() -> Iterator[None]:
+    """What the desk logs of simulated troubles is part of the story, not of this command's output."""
+    log = logging.getLogger("recovery")
+    usual = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(usual)
 
 
 def as_json(story: Story, wrong: list[str]) -> dict[str, Any]:
