@@ -23,7 +23,8 @@ PYTEST = [sys.executable, "-m", "pytest"]
 ON_POSTGRES = [sys.executable, "-m", "tests.postgres", "-m", "pytest", "-p", "no:cacheprovider"]
 COVERAGE = ["--cov", "--cov-report="]
 LOW_PRIORITY = ["nice", "-n", "10"]
-PURE = ["-p", "no:cacheprovider", "-m", "not machine"]
+PATIENT = ["--timeout=600"]  # whoever gets what the others leave may take several times as long
+PURE = ["-p", "no:cacheprovider", "-m", "not machine", *PATIENT]
 RULES = ["tests/core", "tests/simulation", "tests/sources", "tests/torture"]
 DATABASE_SUITES = ["tests/pipeline", "tests/api", "tests/dashboard"]
 LOGS = Path("var")
@@ -55,7 +56,9 @@ BESIDE = (
         command=[*LOW_PRIORITY, *PYTEST, *PURE, *COVERAGE, *[f"--ignore={folder}" for folder in RULES]],
         env={"COVERAGE_FILE": ".coverage.sqlite"},
     ),
-    Suite(title="On PostgreSQL", command=[*LOW_PRIORITY, *ON_POSTGRES, "-m", "not machine", *DATABASE_SUITES]),
+    Suite(
+        title="On PostgreSQL", command=[*LOW_PRIORITY, *ON_POSTGRES, "-m", "not machine", *PATIENT, *DATABASE_SUITES]
+    ),
 )
 
 
