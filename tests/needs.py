@@ -44,6 +44,10 @@ def _slurmrestd() -> str:
     return lab_host.why_impossible(accounting=False, rest=True)
 
 
+def _openssl() -> str:
+    return _absent("openssl", remedy="apt-get install openssl")
+
+
 def _redis() -> str:
     return _absent("redis-server", remedy="apt-get install redis-server")
 
@@ -65,6 +69,7 @@ SUITES: dict[str, Callable[[], str]] = {
     "slurm": _slurm,
     "accounting": _accounting,
     "slurmrestd": _slurmrestd,
+    "openssl": _openssl,
     "redis": _redis,
     "postgres": _postgres,
     "browser": _browser,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -14,17 +13,16 @@ from recovery.slurm.base import SlurmUnreachable
 from recovery.slurm.rest_options import rest_client
 from tests.slurm.rest_server import Server, serving, whole
 
+pytestmark = pytest.mark.openssl
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Holds cert.pem and key.pem for 127.0.0.1, signed by themselves."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl to make a certificate with: apt-get install openssl")
     made = tmp_path_factory.mktemp("tls")
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(made / "key.pem")]
     name = ["-subj", "/CN=slurmrestd", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
-    argv = [openssl, "req", "-x509", *key, *name, "-out", str(made / "cert.pem")]
+    argv = ["openssl", "req", "-x509", *key, *name, "-out", str(made / "cert.pem")]
     subprocess.run(argv, check=True, capture_output=True, timeout=20)
     return made
 
