@@ -20,6 +20,7 @@ from recovery.core.types import JobState, Phase, Signal, SignalKind
 from recovery.models import Attempt, Job, LogFile
 from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
+from recovery.pipeline.samples import store_samples
 from recovery.sources.job_logs import Cursor, LogRead, read_log
 
 PASSES = 4  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting
@@ -221,7 +222,7 @@ def _store_progress(attempt: Attempt, signals: list[Signal], *, now: datetime) -
         for s in signals
         if s.kind is SignalKind.PROGRESS
     ]
-    SampleRow.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)
+    store_samples(rows)
 
 
 def _store_signals(attempt: Attempt, signals: list[Signal], *, now: datetime) -> None:
