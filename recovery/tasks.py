@@ -10,7 +10,7 @@ from kombu.exceptions import OperationalError
 
 from recovery.doctor import stored as examinations
 from recovery.models import Cluster
-from recovery.pipeline import reconcile
+from recovery.pipeline import reconcile, watch
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.registry import client_for
 
@@ -36,12 +36,12 @@ def tick() -> None:
 
 @shared_task(name="recovery.watch_cluster")
 def watch_cluster(pk: int) -> None:
-    reconcile.watch_cluster(pk, client_for=client_of, clock=reconcile.utc_now)
+    watch.watch_cluster(pk, client_for=client_of, clock=reconcile.utc_now)
 
 
 @shared_task(name="recovery.watch_attempt")
 def watch_attempt(pk: int) -> None:
-    reconcile.watch_attempt(pk, client_for=client_of, clock=reconcile.utc_now)
+    watch.watch_attempt(pk, client_for=client_of, clock=reconcile.utc_now)
 
 
 @shared_task(name="recovery.work_on_incident")

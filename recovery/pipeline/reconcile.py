@@ -1,4 +1,4 @@
-"""Moves one cluster, attempt or incident one step, and says when to look again.
+"""Says what is due, and moves an incident as far as it goes now. watch.py looks at clusters and attempts.
 
 Level-based: each look starts from what is stored and what the scheduler shows, never from a message. Whatever was
 killed, the next look finds the case where it stands.
@@ -6,51 +6,31 @@ killed, the next look finds the case where it stands.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection, transaction
 
-from recovery import audit
-from recovery.access import SYSTEM
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.speech import steps
 from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
 from recovery.models import Attempt, Cluster, Incident, Recommendation
-from recovery.models.leased import Leased
 from recovery.pipeline import decide
 from recovery.pipeline.act import carry_out, moved_since
-from recovery.pipeline.detect import detect_attempt
 from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
-from recovery.pipeline.ingest import ingest_attempt
-from recovery.pipeline.look_at_checkpoints import look_at_checkpoints
-from recovery.pipeline.poll import poll_cluster
+from recovery.pipeline.leasing import ClientFor, Clock, with_lease
 from recovery.pipeline.recommend import recommend_incident
-from recovery.pipeline.repair import enrich_attempt
-from recovery.pipeline.transition import LostRace, advance
+from recovery.pipeline.transition import advance
 from recovery.pipeline.verify import close_slowdown, successor, verify_incident
+from recovery.pipeline.watch import watch_attempt, watch_cluster
 from recovery.selectors import current_policy
 from recovery.slurm.base import SlurmClient
 
-log = logging.getLogger(__name__)
-
-POISONED = timedelta(minutes=2)  # a case that failed to be worked on is pushed forward, so that it blocks no other
-DATABASE_AWAY = (OperationalError, InterfaceError)  # it was restarted, say: not the fault of the row
-DATABASE_BACK = timedelta(seconds=2)
 STEPS_PER_LOOK = 6  # detected → diagnosed → recommended → decided → acted: more in one look means a loop
 QUIET_AFTER, QUIET_RHYTHM = timedelta(minutes=15), timedelta(seconds=30)
-VANISHED = timedelta(hours=1)  # so long accounting is asked how a job ended that the controller forgot
 FORGOTTEN = timedelta(days=1)  # a case that nobody brings back for so long is given up
 
 BEFORE_DECISION = frozenset({IncidentState.DETECTED, IncidentState.DIAGNOSED, IncidentState.RECOMMENDED})
-
-ClientFor = Callable[[Cluster], SlurmClient]
-Clock = Callable[[], datetime]
-Row = TypeVar("Row", bound=Leased)
 
 
 @dataclass(slots=True)
@@ -82,60 +62,6 @@ def tick(*, client_for: ClientFor, clock: Clock) -> Due:
     return first
 
 
-def watch_cluster(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
-    """Poll one cluster, whatever the number of workers once at a time."""
-
-    def look(cluster: Cluster) -> datetime:
-        poll_cluster(cluster, client=client_for(cluster), now=clock())
-        return clock() + timedelta(seconds=cluster.poll_interval_s)
-
-    _with_lease(Cluster, pk, look, clock=clock)
-
-
-def watch_attempt(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
-    """Read on in one attempt's log and checkpoints, and judge it."""
-
-    def look(attempt: Attempt) -> datetime | None:
-        outcome = ingest_attempt(attempt, now=clock())
-        if outcome.more:
-            return clock()  # nothing is judged by half of what was written
-        if attempt.started_at is not None and _is_newest(attempt):
-            look_at_checkpoints(attempt, now=clock())
-        if JobState(attempt.state).is_terminal:
-            enrich_attempt(attempt, client=client_for(attempt.job.cluster), now=clock())
-        incident = detect_attempt(attempt, now=clock())
-        if incident is not None:
-            _wake(incident, clock())
-        return _next_look_at_attempt(attempt, now=clock())
-
-    _with_lease(Attempt, pk, look, clock=clock)
-
-
-def _is_newest(attempt: Attempt) -> bool:
-    later = Attempt.objects.filter(job__run_id=attempt.job.run_id, started_at__gt=attempt.started_at)
-    return not later.exists()
-
-
-def _next_look_at_attempt(attempt: Attempt, *, now: datetime) -> datetime | None:
-    """While it lives as often as its cluster is polled; once it has ended until its facts have settled."""
-    vanished = attempt.job.vanished_at
-    if vanished is not None and now - vanished > VANISHED:
-        Attempt.objects.filter(pk=attempt.pk).update(closed_at=now)
-        return None
-    if not JobState(attempt.state).is_terminal:
-        return now + timedelta(seconds=attempt.job.cluster.poll_interval_s)
-    settled = (attempt.ended_at or attempt.seen_at) + timedelta(seconds=settings.SETTLE_S)
-    if now <= settled:
-        return now + timedelta(seconds=min(2.0, attempt.job.cluster.poll_interval_s))
-    Attempt.objects.filter(pk=attempt.pk).update(closed_at=now)
-    return None
-
-
-def _wake(incident: Incident, now: datetime) -> None:
-    """Look at the case now. Its own schedule stays where it is sooner."""
-    Incident.objects.filter(pk=incident.pk, next_look_at__gt=now).update(next_look_at=now)
-
-
 def work_on_incident(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
     """Move one case as far as it goes now."""
 
@@ -151,7 +77,7 @@ def work_on_incident(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
                 return next_look or clock() + _rhythm(incident, clock())
         return clock() + _rhythm(incident, clock())
 
-    _with_lease(Incident, pk, look, clock=clock)
+    with_lease(Incident, pk, look, clock=clock)
 
 
 def _rhythm(incident: Incident, now: datetime) -> timedelta:
@@ -249,38 +175,6 @@ def _watch_decision(incident: Incident, *, now: datetime) -> None:
         advance(incident, IncidentState.DETECTED, now=now, why=f"Policy {policy} holds now.", deadline_at=None)
     elif incident.state == IncidentState.AWAITING_DECISION and not decided:
         decide.keep_open_or_expire(incident, recommendation, now=now)
-
-
-def _with_lease(model: type[Row], pk: int, look: Callable[[Row], datetime | None], *, clock: Clock) -> None:
-    """Work on one row under its lease. An error pushes the row forward and is stored, so that it blocks no other."""
-    row = model(pk=pk)
-    if not row.take_lease(clock()):  # somebody else works on it, or it is gone
-        return
-    try:
-        next_look = look(row)
-    except LostRace:
-        next_look = clock()
-    except Exception as error:
-        log.exception("Looking at %s %s failed", model.__name__, pk)
-        if not connection.is_usable():
-            connection.close()  # the next statement opens another
-        _note_error(row, error, now=clock())
-        row.give_back(next_look_at=clock() + (DATABASE_BACK if isinstance(error, DATABASE_AWAY) else POISONED))
-        return
-    if isinstance(row, Incident) and row.error:
-        Incident.objects.filter(pk=row.pk).update(error="")
-    row.give_back(next_look_at=next_look)
-
-
-def _note_error(row: Leased, error: Exception, *, now: datetime) -> None:
-    kind = type(row).__name__.lower()
-    why = f"{type(error).__name__}: {error}"[:500]
-    with transaction.atomic():
-        if isinstance(row, Incident):
-            Incident.objects.filter(pk=row.pk).update(error=why)
-        if isinstance(row, Cluster):  # no observation, and the pages say why
-            Cluster.objects.filter(pk=row.pk).update(error=why, tried_at=now)
-        audit.record(f"{kind}.look_failed", actor=SYSTEM, at=now, subject_kind=kind, subject_id=row.pk, reason=why)
 
 
 def utc_now() -> datetime:

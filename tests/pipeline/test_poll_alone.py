@@ -11,7 +11,7 @@ from django.db import connection
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Job
 from recovery.pipeline.poll import poll_cluster
-from recovery.pipeline.reconcile import watch_cluster
+from recovery.pipeline.watch import watch_cluster
 from recovery.slurm.base import JobsPicture
 from tests.pipeline.fake_slurm import FakeSlurm
 

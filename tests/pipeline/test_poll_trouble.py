@@ -10,7 +10,7 @@ import pytest
 
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Incident, Job, Node
-from recovery.pipeline import reconcile
+from recovery.pipeline import reconcile, watch
 from recovery.pipeline.poll import poll_cluster
 from recovery.pipeline.repair import ASK_EVERY, ASK_FOR
 from recovery.pipeline.unlisted import ASKING, NOBODY_TO_ASK
@@ -146,7 +146,7 @@ def test_the_time_of_a_picture_is_when_its_reading_began(desk: Desk, monkeypatch
         return JobsPicture(jobs=[])
 
     monkeypatch.setattr(desk.slurm, "jobs_since", slowly)
-    reconcile.watch_cluster(the_cluster().pk, client_for=lambda cluster: desk.slurm, clock=lambda: desk.now)
+    watch.watch_cluster(the_cluster().pk, client_for=lambda cluster: desk.slurm, clock=lambda: desk.now)
     assert the_cluster().seen_at == begun
 
 

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from recovery.core.types import CheckpointState, SignalKind
 from recovery.models import Attempt, Checkpoint, Sample, Signal
-from recovery.pipeline import reconcile
+from recovery.pipeline import watch
 from recovery.pipeline.facts import SIGNALS, attempt_facts
 from tests.pipeline.conftest import Desk
 
@@ -19,7 +19,7 @@ def look(desk: Desk) -> list[str]:
     desk.now += timedelta(seconds=2)
     pk = desk.attempt.pk
     with CaptureQueriesContext(connection) as queries:
-        reconcile.watch_attempt(pk, client_for=lambda cluster: desk.slurm, clock=lambda: desk.now)
+        watch.watch_attempt(pk, client_for=lambda cluster: desk.slurm, clock=lambda: desk.now)
     return [query["sql"] for query in queries.captured_queries if "SAVEPOINT" not in query["sql"]]
 
 

@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 from recovery import tasks
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Event, Incident, LogFile, Sample, Signal
-from recovery.pipeline import reconcile
+from recovery.pipeline import leasing, reconcile, watch
 from tests.pipeline.conftest import Desk
 
 
@@ -45,7 +45,7 @@ def test_a_poisoned_case_is_pushed_forward_shown_and_blocks_no_other(
     assert incident.leased_until is None
     assert Event.objects.filter(verb="incident.look_failed").exists()
     monkeypatch.undo()
-    desk.now += reconcile.POISONED
+    desk.now += leasing.POISONED
     desk.tick()
     assert desk.incident.error == ""
     assert desk.incident.state != "detected"
@@ -59,13 +59,13 @@ def test_a_database_that_went_away_in_the_middle_is_tried_again_within_seconds(
     def lose(*args: object, **kwargs: object) -> None:
         raise DatabaseLost("terminating connection due to administrator command")
 
-    monkeypatch.setattr(reconcile, "poll_cluster", lose)
+    monkeypatch.setattr(watch, "poll_cluster", lose)
     monkeypatch.setattr(connection, "is_usable", lambda: False)
     monkeypatch.setattr(connection, "close", lambda: None)  # the test's own transaction goes on
     desk.tick()
     monkeypatch.undo()
     cluster = Cluster.objects.get()
-    assert cluster.next_look_at == desk.now + reconcile.DATABASE_BACK
+    assert cluster.next_look_at == desk.now + leasing.DATABASE_BACK
     assert (cluster.leased_until, "terminating connection" in cluster.error) == (None, True)
     desk.tick(times=2)
     assert Cluster.objects.get().error == ""

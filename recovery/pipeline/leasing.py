@@ -1,0 +1,59 @@
+"""Working on one row under its lease, so that a failure of one blocks no other and loses nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from django.db import InterfaceError, OperationalError, connection, transaction
+
+from recovery import audit
+from recovery.access import SYSTEM
+from recovery.models import Cluster, Incident
+from recovery.models.leased import Leased
+from recovery.pipeline.transition import LostRace
+from recovery.slurm.base import SlurmClient
+
+log = logging.getLogger(__name__)
+
+POISONED = timedelta(minutes=2)  # a case that failed to be worked on is pushed forward, so that it blocks no other
+DATABASE_AWAY = (OperationalError, InterfaceError)  # it was restarted, say: not the fault of the row
+DATABASE_BACK = timedelta(seconds=2)
+
+ClientFor = Callable[[Cluster], SlurmClient]
+Clock = Callable[[], datetime]
+Row = TypeVar("Row", bound=Leased)
+
+
+def with_lease(model: type[Row], pk: int, look: Callable[[Row], datetime | None], *, clock: Clock) -> None:
+    """Work on one row under its lease. An error pushes the row forward and is stored, so that it blocks no other."""
+    row = model(pk=pk)
+    if not row.take_lease(clock()):  # somebody else works on it, or it is gone
+        return
+    try:
+        next_look = look(row)
+    except LostRace:
+        next_look = clock()
+    except Exception as error:
+        log.exception("Looking at %s %s failed", model.__name__, pk)
+        if not connection.is_usable():
+            connection.close()  # the next statement opens another
+        _note_error(row, error, now=clock())
+        row.give_back(next_look_at=clock() + (DATABASE_BACK if isinstance(error, DATABASE_AWAY) else POISONED))
+        return
+    if isinstance(row, Incident) and row.error:
+        Incident.objects.filter(pk=row.pk).update(error="")
+    row.give_back(next_look_at=next_look)
+
+
+def _note_error(row: Leased, error: Exception, *, now: datetime) -> None:
+    kind = type(row).__name__.lower()
+    why = f"{type(error).__name__}: {error}"[:500]
+    with transaction.atomic():
+        if isinstance(row, Incident):
+            Incident.objects.filter(pk=row.pk).update(error=why)
+        if isinstance(row, Cluster):  # no observation, and the pages say why
+            Cluster.objects.filter(pk=row.pk).update(error=why, tried_at=now)
+        audit.record(f"{kind}.look_failed", actor=SYSTEM, at=now, subject_kind=kind, subject_id=row.pk, reason=why)
