@@ -13,7 +13,7 @@ from recovery import selectors
 from recovery.doctor.installation import roots
 from recovery.doctor.results import Group, Result, State
 from recovery.models import Cluster, Job
-from recovery.pipeline.ingest import log_paths
+from recovery.pipeline.log_files import log_paths
 from recovery.selectors import EXECUTING
 
 COMMENT_LINE = """#SBATCH --comment='{"recovery": {"run": "NAME", "checkpoint_dir": "/FOLDER"}}'"""

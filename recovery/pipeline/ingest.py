@@ -13,13 +13,13 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.db import transaction
 
-from recovery.core.comment import expand_log_pattern
 from recovery.core.logs import LogParser
 from recovery.core.phases import next_phase
 from recovery.core.types import JobState, Phase, Signal, SignalKind
-from recovery.models import Attempt, Job, LogFile
+from recovery.models import Attempt, LogFile
 from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
+from recovery.pipeline.log_files import log_files
 from recovery.pipeline.samples import store_samples
 from recovery.sources.job_logs import Cursor, LogRead, read_log
 
@@ -28,7 +28,6 @@ LINES_BEFORE_BLIND = 2000  # so many lines without any progress line: the format
 UNKNOWN_FORMAT = "Print progress in a known format (docs/jobs.md lists them), for example “step 120”."
 MOST_FAILURES = 5000  # failure lines of one attempt that are kept
 LATE_LOG_S = 60  # a log that does not exist so long after the start is reported
-LONGEST_PATH = 1000  # what the table holds; a longer one is cut, and not found
 LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its way to the file
 CLOCKS = timedelta(seconds=5)  # a line this much older than the start was written by an earlier attempt
 SKEW = timedelta(seconds=90)  # a line's own time further in the future than this is not believed
@@ -86,25 +85,13 @@ def _successor_started(attempt: Attempt) -> bool:
     return later.exclude(started_at=None).exists()
 
 
-def log_paths(job: Job) -> list[str]:
-    """The files to read: the comment's `log`, else the job's own output."""
-    pattern = str(job.options.get("log", ""))
-    if pattern:
-        return [expand_log_pattern(pattern, job_id=job.job_id, name=job.name, user=job.user)[:LONGEST_PATH]]
-    return list(dict.fromkeys(path for path in (job.stdout, job.stderr) if path and path != "/dev/null"))
-
-
 def _read_all(attempt: Attempt, *, now: datetime, read: ReadLog) -> _Reading:
     reading = _Reading()
     offset = now.astimezone(ZoneInfo(settings.LOG_TIME_ZONE)).utcoffset() or timedelta(0)
     parser = LogParser(utc_offset=offset, nodes=attempt.nodes, memory=attempt.parser_memory)
-    paths = log_paths(attempt.job)
-    if not paths:
-        reading.trouble = "The job writes no log file that Slurm knows of."
-        reading.remedy = (
-            'Submit it with an output file, or name one in the comment: {"recovery": {"log": "/path/%x-%j.out"}}.'
-        )
-    for path in paths:
+    files = log_files(attempt)
+    reading.trouble, reading.remedy = files.trouble, files.remedy
+    for path in files.paths:
         row = _log_row(attempt, path)
         if row.pk is not None:
             reading.before[path] = _position(row)
