@@ -1,4 +1,4 @@
-"""The fixtures of the contract suite: each test runs once on every back end."""
+"""Fixtures: the contract suite's, whose tests each run once on every back end, and a stand-in for slurmrestd."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.slurm.back_ends import BackEnd, params
 from tests.slurm.harness import Harness
+from tests.slurm.rest_server import Server, serving
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,3 +36,17 @@ def accounted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harnes
     opened = request.param.open(request, tmp_path)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    """A stand-in for slurmrestd, shared by the tests of a module."""
+    with serving(Server()) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: Server) -> Server:
+    """The same, as if it were new."""
+    running.begin()
+    return running

@@ -9,16 +9,40 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from recovery.slurm import rest_door
+from recovery.slurm.base import SlurmClient
 from recovery.slurm.rest import RestClient
 from recovery.slurm.rest_options import rest_client
 
 RECORDED = Path(__file__).parent / "recorded"
+SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 META = {"plugin": {"type": "openapi/slurmctld"}, "slurm": {"release": "26.05.5", "cluster": "lab"}}
+
+# Every call, with arguments that a real slurmrestd would take.
+READS: dict[str, Callable[[SlurmClient], object]] = {
+    "health": lambda client: client.health(),
+    "jobs": lambda client: client.jobs(),
+    "job": lambda client: client.job("12"),
+    "attempts": lambda client: client.attempts(["12"], since=SINCE),
+    "nodes": lambda client: client.nodes(),
+    "partitions": lambda client: client.partitions(),
+    "reservations": lambda client: client.reservations(),
+}
+WRITES: dict[str, Callable[[SlurmClient], object]] = {
+    "requeue": lambda client: client.requeue("12", hold=False),
+    "set_excluded_nodes": lambda client: client.set_excluded_nodes("12", ("n1",)),
+    "release": lambda client: client.release("12"),
+    "hold": lambda client: client.hold("12"),
+    "set_time_limit": lambda client: client.set_time_limit("12", 90),
+    "set_admin_comment": lambda client: client.set_admin_comment("12", "by hand"),
+    "resume_node": lambda client: client.resume_node("n1"),
+}
+CALLS = READS | WRITES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,10 @@ from recovery.slurm.base import SlurmUnreachable
 from recovery.slurm.cli_json import parse_nodes
 from recovery.slurm.job_gpus import MOST_GPUS
 from tests.slurm.fake_slurm import JOB, FakeSlurm, squeue_answer
-from tests.slurm.rest_server import Said, Server, serving
+from tests.slurm.rest_server import Said, Server
 from tests.slurm.test_json_answers import JOB_26_05, number, parse
 
 HELD = JOB._replace(state="PENDING", reason="job requeued in held state", priority="0", nodes="", restarts="1")
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving(Server()) as server:
-        yield server
 
 
 def test_a_page_that_repeats_our_token_is_not_shown_with_it(server: Server) -> None:

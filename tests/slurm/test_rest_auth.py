@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,18 +18,12 @@ from recovery.slurm.rest import RestClient
 from recovery.slurm.rest_auth import ScontrolToken, end_of, token_from_file, user_of
 from recovery.slurm.rest_json import TokenRefused
 from recovery.slurm.together import TogetherClient
-from tests.slurm.rest_server import Said, Server, serving, whole
+from tests.slurm.rest_server import Said, Server, whole
 
 
 def token_for(user: object, **more: object) -> str:
     claims = base64.urlsafe_b64encode(json.dumps({"sun": user, **more}).encode()).decode().rstrip("=")
     return f"eyJhbGciOiJIUzI1NiJ9.{claims}.c2lnbmF0dXJl"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Server]:
-    with serving(Server()) as server:
-        yield server
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +10,7 @@ from recovery.slurm.base import SlurmUnreachable
 from recovery.slurm.rest import FULL_EVERY_S, RestClient
 from recovery.slurm.rest_auth import fixed_token
 from recovery.slurm.rest_http import RestHttp
-from tests.slurm.rest_server import Asked, Said, Server, recorded, serving, whole
+from tests.slurm.rest_server import Asked, Said, Server, recorded, whole
 
 NOW = 1_790_000_000
 UNCHANGED_26_05 = {"jobs": [], "last_update": {"set": True, "infinite": False, "number": 0}}
@@ -18,18 +18,6 @@ UNCHANGED_26_05 = {"jobs": [], "last_update": {"set": True, "infinite": False, "
 
 def dated(seconds: int) -> dict[str, object]:
     return {"set": True, "infinite": False, "number": seconds}
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Server]:
-    with serving(Server()) as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: Server) -> Server:
-    running.begin()
-    return running
 
 
 class Clock:

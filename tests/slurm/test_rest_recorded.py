@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from recovery.slurm.base import (
 from recovery.slurm.rest import RestClient
 from recovery.slurm.rest_attempts import job_id_of, parse_attempts
 from recovery.slurm.rest_versions import NEWEST_FIRST, STEPS, operations
-from tests.slurm.rest_server import RECORDED, Asked, Said, Server, recorded, serving
+from tests.slurm.rest_server import RECORDED, Asked, Said, Server, recorded
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 ANSWERS = sorted(path.parts[-2:] for path in RECORDED.glob("rest-*/v*") if path.is_dir())
@@ -73,12 +72,6 @@ class Recording:
             if found:
                 return self.said(found.expand(name))
         raise AssertionError(f"nothing recorded for {line}")
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Server]:
-    with serving(Server()) as server:
-        yield server
 
 
 @pytest.fixture(params=ANSWERS, ids="-".join)
