@@ -5,7 +5,8 @@ static/js/ages.js says durations in the same words in the browser; a browser tes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from recovery.core import speech
 from recovery.core.types import ActionKind
@@ -65,13 +66,30 @@ def names(items: Sequence[str], *, most: int = 4) -> str:
     return f"{', '.join(items[:most])} and {len(items) - most} more"
 
 
-def action(kind: str, nodes: Sequence[str] = ()) -> str:
+def action(kind: str, nodes: Sequence[str] = (), parameters: Mapping[str, Any] | None = None) -> str:
     """What a button does, as the object of "Approve: …"."""
+    given = parameters or {}
     match ActionKind(kind):
         case ActionKind.REQUEUE:
             return "requeue"
         case ActionKind.REQUEUE_EXCLUDING:
             return f"requeue without {names(nodes)}"
+        case ActionKind.RELEASE:
+            return "release its hold"
+        case ActionKind.HOLD:
+            return "hold the job"
+        case ActionKind.CANCEL:
+            return "cancel the job for good"
+        case ActionKind.RESUBMIT:
+            return f"cancel and resubmit without {names(nodes)}" if nodes else "cancel and resubmit"
+        case ActionKind.EXTEND_TIME_LIMIT:
+            return f"extend the time limit to {duration(given.get('seconds'))}"
+        case ActionKind.DRAIN:
+            return f"drain {given.get('node', 'a node')}"
+        case ActionKind.RESUME:
+            return f"resume {given.get('node', 'a node')}"
+        case ActionKind.RESTORE_OLDER:
+            return f"requeue from checkpoint {steps(given.get('step'))}"
         case ActionKind.NOTHING:
             return "do nothing"
 

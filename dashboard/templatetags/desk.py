@@ -20,7 +20,7 @@ from recovery.access import Actor, Permission
 from recovery.core import words
 from recovery.core.lifecycle import INCIDENT_WORDS, StateWords
 from recovery.core.types import JobState
-from recovery.models import Cluster, Event
+from recovery.models import Cluster, Event, Recommendation
 from recovery.selectors import EXECUTING
 
 register = template.Library()
@@ -262,8 +262,8 @@ def opened(text: str) -> str:
 
 
 @register.filter
-def action_words(kind: str, nodes: Sequence[str] = ()) -> str:
-    return wording.action(kind, nodes)
+def action_words(recommendation: Recommendation) -> str:
+    return wording.action(recommendation.action, recommendation.exclude_nodes, recommendation.parameters)
 
 
 # How events read; others by their own words.

@@ -76,7 +76,7 @@ def _decide(request: DeskRequest, pk: int, press: Callable[[str], Decision], *, 
 
 def _decided(decision: Decision, recommendation: Recommendation) -> str:
     if decision.kind == "approve":
-        what = wording.action(recommendation.action, recommendation.exclude_nodes)
+        what = wording.action(recommendation.action, recommendation.exclude_nodes, recommendation.parameters)
         return f"Approved: {what}. The intent is stored; what the scheduler does follows here."
     return "Rejected. Nothing is done to the job; it is watched whether it comes back."
 

@@ -161,6 +161,7 @@ class CallShape(Shape):
     begun_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
     result = serializers.CharField(allow_null=True)
+    answer = serializers.CharField(required=False, help_text="What the call gave: of submit the new job's id.")
 
 
 class ActionShape(Shape):
@@ -168,6 +169,7 @@ class ActionShape(Shape):
     kind = Word(ActionKind)
     state = Word(ActionState)
     exclude_nodes = serializers.ListField(child=serializers.CharField())
+    parameters = serializers.DictField(help_text="Of the action, by its name; docs/actions.md lists them.")
     calls = CallShape(many=True, help_text="Every call to the scheduler, in order.")
     detail = serializers.CharField()
     intended_at = serializers.DateTimeField()

@@ -59,6 +59,8 @@ class RecommendationShape(Shape):
     cluster = ClusterRef(source="incident.run.cluster")
     action = Word(ActionKind)
     exclude_nodes = serializers.ListField(child=serializers.CharField())
+    parameters = serializers.DictField(help_text="Of the action, by its name; docs/actions.md lists them.")
+    proposed_by = serializers.CharField(help_text='The person who proposed it; "": Recovery Desk itself.')
     headline = serializers.CharField(help_text="What is proposed, in one sentence.")
     reasons = serializers.ListField(child=serializers.CharField())
     operations = serializers.ListField(

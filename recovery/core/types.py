@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 
 class JobState(StrEnum):
@@ -166,6 +167,14 @@ class Mode(StrEnum):
 class ActionKind(StrEnum):
     REQUEUE = "requeue"
     REQUEUE_EXCLUDING = "requeue_excluding"  # hold the requeue, exclude nodes, read back, release
+    RELEASE = "release"  # of a hold that Slurm itself left after a failed launch, or of our own
+    HOLD = "hold"  # keeps a job from starting again and again; undone by releasing it
+    CANCEL = "cancel"  # ends a job for good
+    RESUBMIT = "resubmit"  # cancel, and submit the stored batch script again with changes
+    EXTEND_TIME_LIMIT = "extend_time_limit"
+    DRAIN = "drain"  # a node; its reason names the incident
+    RESUME = "resume"  # a node that we drained
+    RESTORE_OLDER = "restore_older"  # point the trainer at an older complete checkpoint, then requeue
     NOTHING = "nothing"  # with its reason: Slurm is already requeueing, a person must change something first, …
 
     @property
@@ -348,3 +357,4 @@ class Proposal:
     gpu_hours_at_stake: float | None
     gpus_idle: int  # what waiting costs: this many GPUs (nodes where a cluster counts no GPUs) stand idle
     operations: tuple[str, ...]  # the exact scheduler operations, as they will be run
+    parameters: dict[str, Any] = field(default_factory=dict)  # of the action, as recovery/core/plans/ reads them

@@ -8,11 +8,13 @@ from recovery.models.incident import Action, Decision, Finding, Incident, Recomm
 from recovery.models.job import Attempt, Job, Run
 from recovery.models.policy import PolicyVersion
 from recovery.models.progress import Checkpoint, LogFile, Sample, Signal
+from recovery.models.script import BatchScript
 
 __all__ = [
     "Action",
     "ApiToken",
     "Attempt",
+    "BatchScript",
     "Checkpoint",
     "Cluster",
     "Decision",

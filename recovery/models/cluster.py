@@ -40,6 +40,10 @@ class Cluster(Leased):
     partitions_at = models.DateTimeField(null=True, blank=True)
     partitions_error = models.CharField(max_length=300, blank=True)  # why they can't be read; "" where they can
 
+    # why Slurm lets us leave no key on jobs (admin comments), and when it said so; "" where it does, or was never asked
+    unmarked_reason = models.CharField(max_length=300, blank=True)
+    unmarked_at = models.DateTimeField(null=True, blank=True)
+
     # automation stopped by a person: nothing is decided by policy until it is armed again
     paused_at = models.DateTimeField(null=True, blank=True)
     paused_by = models.CharField(max_length=150, blank=True)

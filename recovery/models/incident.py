@@ -97,6 +97,8 @@ class Recommendation(models.Model):
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="recommendations")
     action = models.CharField(max_length=30, choices=[(k.value, k.value) for k in ActionKind])
     exclude_nodes = models.JSONField(default=list, blank=True)
+    parameters = models.JSONField(default=dict, blank=True)  # those of recovery/core/plans/, by action
+    proposed_by = models.CharField(max_length=150, blank=True)  # the person who proposed it; "": the product
     headline = models.CharField(max_length=300)
     reasons = models.JSONField(default=list)
     operations = models.JSONField(default=list)  # the exact scheduler operations
@@ -149,9 +151,10 @@ class Action(models.Model):
     key = models.CharField(max_length=100, unique=True)  # idempotency key
     kind = models.CharField(max_length=30, choices=[(k.value, k.value) for k in ActionKind])
     exclude_nodes = models.JSONField(default=list, blank=True)
+    parameters = models.JSONField(default=dict, blank=True)
     state = models.CharField(max_length=20, choices=[(s.value, s.value) for s in ActionState])
-    # every scheduler call in order: {"operation", "command", "begun_at", "ended_at", "result"};
-    # that it is begun is committed before the call
+    # every scheduler call in order: {"operation", "command", "begun_at", "ended_at", "result", "answer"}; `answer` is
+    # what the call gave (the new job's id). That it is begun is committed before the call
     calls = models.JSONField(default=list, blank=True)
     detail = models.CharField(max_length=500, blank=True)
     intended_at = models.DateTimeField()

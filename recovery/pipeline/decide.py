@@ -127,7 +127,7 @@ def _proposal(row: Recommendation) -> Proposal:
         action=ActionKind(row.action), exclude_nodes=tuple(row.exclude_nodes), headline=row.headline,
         reasons=tuple(row.reasons), restore_step=row.restore_step, restore_path=row.restore_path,
         steps_at_stake=row.steps_at_stake, gpu_hours_at_stake=row.gpu_hours_at_stake, gpus_idle=row.gpus_idle,
-        operations=tuple(row.operations),
+        operations=tuple(row.operations), parameters=row.parameters,
     )  # fmt: skip
 
 
@@ -226,7 +226,7 @@ def _intend(incident: Incident, recommendation: Recommendation, *, now: datetime
     return Action.objects.create(
         recommendation=recommendation, incident=incident, kind=recommendation.action,
         key=f"incident-{incident.pk}-{recommendation.hash[:16]}-{recommendation.pk}",
-        exclude_nodes=recommendation.exclude_nodes, state=ActionState.INTENDED,
+        exclude_nodes=recommendation.exclude_nodes, parameters=recommendation.parameters, state=ActionState.INTENDED,
         intended_at=now, deadline_at=now + ACTION_TIME,
     )  # fmt: skip
 

@@ -55,7 +55,7 @@ def supersede(incident: Incident, *, why: str, now: datetime) -> None:
 def _create(incident: Incident, proposal: Proposal, operations: list[str], *, now: datetime) -> Recommendation:
     row = Recommendation(
         incident=incident, action=proposal.action, exclude_nodes=list(proposal.exclude_nodes),
-        headline=proposal.headline[:300], reasons=list(proposal.reasons), operations=operations,
+        parameters=proposal.parameters, headline=proposal.headline[:300], reasons=list(proposal.reasons), operations=operations,
         restore_step=proposal.restore_step, restore_path=proposal.restore_path,
         steps_at_stake=proposal.steps_at_stake, gpu_hours_at_stake=proposal.gpu_hours_at_stake,
         gpus_idle=proposal.gpus_idle, created_at=now,
@@ -86,6 +86,8 @@ def shown_hash(recommendation: Recommendation, attempt: Attempt) -> str:
         "restore_step": recommendation.restore_step,
         "restore_path": recommendation.restore_path,
     }
+    if recommendation.parameters:  # without any the hash is what it was before there were parameters
+        content["parameters"] = recommendation.parameters
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
