@@ -39,6 +39,7 @@ class Job(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="jobs")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="jobs")
     job_id = models.CharField(max_length=40)
+    raw_id = models.CharField(max_length=20, blank=True)  # an array task's own number, which %j and SLURM_JOB_ID give
     first_submitted_at = models.DateTimeField()
 
     name = models.CharField(max_length=300, blank=True)

@@ -4,9 +4,7 @@ from django.db import models
 
 from recovery.core.types import CheckpointState, SignalKind
 from recovery.models.job import Attempt, Run
-
-# Stored like the other kinds, but added after the table: listing them takes a migration of the choices.
-UNLISTED = frozenset({SignalKind.EVAL_STARTED, SignalKind.EVAL_FINISHED})
+from recovery.models.leased import Leased
 
 
 class LogFile(models.Model):
@@ -34,7 +32,10 @@ class LogFile(models.Model):
 
 
 class Sample(models.Model):
-    """One progress observation, one wide row. The key makes ingest idempotent."""
+    """One progress observation, one wide row. The key makes ingest idempotent.
+
+    On PostgreSQL the table is divided by day (UTC): recovery/models/partitions.py.
+    """
 
     pk = models.CompositePrimaryKey("attempt_id", "rank", "step", "at")
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="samples")
@@ -44,16 +45,72 @@ class Sample(models.Model):
     loss = models.FloatField(null=True, blank=True)
     throughput = models.FloatField(null=True, blank=True)
     step_time_s = models.FloatField(null=True, blank=True)
+    tokens = models.FloatField(null=True, blank=True)  # trained on since the run began
 
     class Meta:
         ordering = ["at", "step"]
+        indexes = [models.Index(fields=["at"], name="sample_by_time")]  # on PostgreSQL a BRIN index
+
+
+class Rollup(models.Model):
+    """The samples of one attempt and rank in one stretch of time, as one row: means, and the last step."""
+
+    pk = models.CompositePrimaryKey("attempt_id", "rank", "at")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
+    rank = models.IntegerField()
+    at = models.DateTimeField()  # when the stretch begins
+    last_at = models.DateTimeField()  # of the last sample in it, which `step` is of
+    step = models.IntegerField()
+    samples = models.IntegerField()
+    loss = models.FloatField(null=True, blank=True)
+    throughput = models.FloatField(null=True, blank=True)
+    step_time_s = models.FloatField(null=True, blank=True)
+    tokens = models.FloatField(null=True, blank=True)  # the most
+
+    class Meta:
+        abstract = True
+
+
+class MinuteRollup(Rollup):
+    class Meta:
+        indexes = [models.Index(fields=["at"], name="minute_by_time")]  # on PostgreSQL a BRIN index
+
+
+class TenMinuteRollup(Rollup):
+    class Meta:
+        indexes = [models.Index(fields=["at"], name="ten_minutes_by_time")]  # on PostgreSQL a BRIN index
+
+
+class RollupDue(models.Model):
+    """Ten minutes of an attempt that got samples since they were last rolled up, or never were."""
+
+    pk = models.CompositePrimaryKey("attempt_id", "at")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
+    at = models.DateTimeField()  # when the ten minutes begin
+    touched = models.IntegerField(default=0)  # raised by each writer: whoever rolls up waits for those under way
+
+    class Meta:
+        indexes = [models.Index(fields=["at"], name="rollup_due_by_time")]
+
+
+class Upkeep(Leased):
+    """The one row that says when the tables are next kept: rolled up, divided ahead, and cleared of what is too old."""
+
+    name = models.CharField(max_length=20, unique=True, default="storage")
+    at = models.DateTimeField(null=True, blank=True)  # when it last came to its end
+    took_s = models.FloatField(null=True, blank=True)
+    done = models.JSONField(default=dict, blank=True)  # rows by what was done with them, in the last pass
+    error = models.TextField(blank=True)  # of the last pass; "" when it was good
+
+    def __str__(self) -> str:
+        return f"upkeep of {self.name}"
 
 
 class Signal(models.Model):
     """One thing that a log said, other than plain progress."""
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="signals")
-    kind = models.CharField(max_length=20, choices=[(k.value, k.value) for k in SignalKind if k not in UNLISTED])
+    kind = models.CharField(max_length=20, choices=[(k.value, k.value) for k in SignalKind])
     rule = models.CharField(max_length=80)
     at = models.DateTimeField()  # the line's own time, else when it was read
     step = models.IntegerField(null=True, blank=True)
@@ -83,9 +140,30 @@ class Checkpoint(models.Model):
     # digest of names, sizes and times at the last look: complete only after two equal looks
     fingerprint = models.CharField(max_length=64, blank=True)
     first_seen_at = models.DateTimeField()
+    changed_at = models.DateTimeField(null=True, blank=True)  # when a look last found another fingerprint
     completed_at = models.DateTimeField(null=True, blank=True)
     checked_at = models.DateTimeField()
 
     class Meta:
         ordering = ["step"]
         constraints = [models.UniqueConstraint(fields=["run", "path"], name="one_row_per_checkpoint")]
+
+
+class Outlook(models.Model):
+    """What lies ahead of a run's checkpoints: is there room for the next, and does rotation leave a good one."""
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="outlook")
+    free_bytes = models.BigIntegerField(null=True, blank=True)  # of the file system, for ordinary users
+    quota_bytes = models.BigIntegerField(null=True, blank=True)  # what the user may still write; None: not known
+    needs_bytes = models.BigIntegerField(null=True, blank=True)  # of the next save; None: none was measured yet
+    keeps = models.IntegerField(null=True, blank=True)  # checkpoints that rotation keeps; None: none was removed yet
+    next_step = models.IntegerField(null=True, blank=True)
+    next_at = models.DateTimeField(null=True, blank=True)  # when the next save is due
+    space_warning = models.CharField(max_length=300, blank=True)  # "": there is room, as far as can be told
+    space_remedy = models.CharField(max_length=300, blank=True)
+    rotation_warning = models.CharField(max_length=300, blank=True)  # "": a good one stays
+    rotation_remedy = models.CharField(max_length=300, blank=True)
+    checked_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"outlook of {self.run}"

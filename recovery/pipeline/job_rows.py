@@ -16,8 +16,8 @@ from recovery.slurm.base import JobRecord
 
 # The columns that poll writes; other stages write the others of the same rows, at the same time perhaps.
 JOB_FIELDS = (
-    "name", "user", "account", "partition", "comment", "options", "comment_error", "work_dir", "stdout", "stderr",
-    "requeueable", "node_count", "gpus", "time_limit_s", "state", "state_reason", "held", "eligible_at",
+    "name", "user", "raw_id", "account", "partition", "comment", "options", "comment_error", "work_dir", "stdout",
+    "stderr", "requeueable", "node_count", "gpus", "time_limit_s", "state", "state_reason", "held", "eligible_at",
     "excluded_nodes", "required_nodes", "features", "reservation", "qos", "unique_id", "restart_count", "submitted_at",
     "seen_at", "vanished_at", "unknown_reason", "listed", "record_key",
 )  # fmt: skip
@@ -70,7 +70,7 @@ def fill_job(job: Job, record: JobRecord, *, now: datetime) -> None:
         job.comment, job.comment_error = record.comment, options.error[:300]
         job.options = options_row(options)
     # Slurm takes longer texts (4096 for a path) than the tables hold, and one job must not spoil the whole picture.
-    job.name, job.user = record.name[:300], record.user[:100]
+    job.name, job.user, job.raw_id = record.name[:300], record.user[:100], record.raw_id[:20]
     job.account, job.partition, job.qos = record.account[:100], record.partition[:100], record.qos[:100]
     job.work_dir, job.stdout, job.stderr = record.work_dir[:1000], record.stdout[:1000], record.stderr[:1000]
     job.requeueable, job.node_count, job.gpus = record.requeueable, record.node_count, record.gpus

@@ -153,6 +153,7 @@ class JobRecord:
     reservation: str = ""
     admin_comment: str = ""
     unique_id: str = ""  # Slurm's own identity of a submission (SLUID), where the release has one
+    raw_id: str = ""  # the number of its record: of an array task its own, which %j gives; "" where it isn't told
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -44,6 +44,7 @@ def record(row: Row, *, allocated: Mapping[str, tuple[str, ...]], reasons: Mappi
     stdout, stderr = _outputs(row, user=user, nodes=nodes)
     return JobRecord(
         job_id=row.job_id,
+        raw_id=row.raw_id,
         name=row.name,
         user=user,
         state=state,

@@ -91,6 +91,7 @@ def job_record(entry: Mapping[str, Any]) -> JobRecord:
     waits = state is JobState.PENDING
     return JobRecord(
         job_id=_job_id(entry, raw_id),
+        raw_id=str(raw_id),
         name=values.text(entry, "name"),
         user=user,
         state=state,
