@@ -6,6 +6,7 @@ from recovery.models.event import Event
 from recovery.models.examination import Examination
 from recovery.models.incident import Action, Decision, Finding, Incident, Recommendation
 from recovery.models.job import Attempt, Job, Run
+from recovery.models.measure import KernelLog, PushBatch, PushSender, PushToken, Reading, SourceHealth
 from recovery.models.policy import PolicyVersion
 from recovery.models.progress import Checkpoint, LogFile, Sample, Signal
 from recovery.models.script import BatchScript
@@ -23,13 +24,19 @@ __all__ = [
     "Finding",
     "Incident",
     "Job",
+    "KernelLog",
     "LogFile",
     "Membership",
     "Node",
     "NodeEvent",
     "PolicyVersion",
+    "PushBatch",
+    "PushSender",
+    "PushToken",
+    "Reading",
     "Recommendation",
     "Run",
     "Sample",
     "Signal",
+    "SourceHealth",
 ]

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 
 from recovery.core.types import NodeState
 from recovery.models.leased import Leased
@@ -18,6 +19,8 @@ class Cluster(Leased):
     backend = models.CharField(max_length=20, choices=BACKENDS)
     # flat, all texts; recovery/slurm/registry.py lists those of each back end
     options = models.JSONField(default=dict, blank=True)
+    # what else tells of its jobs and nodes: flat, all texts; recovery/core/source_options.py lists them
+    sources = models.JSONField(default=dict, blank=True)
     enabled = models.BooleanField(default=True)
     poll_interval_s = models.FloatField(default=10)
 
@@ -99,9 +102,15 @@ class NodeEvent(models.Model):
     raw_state = models.CharField(max_length=100, blank=True)
     reason = models.CharField(max_length=300, blank=True)
     by = models.CharField(max_length=100, blank=True)
+    # who said so: "" Slurm; else "kernel log" or "loki", and `reason` is a line of a kernel log
+    source = models.CharField(max_length=20, blank=True, default="")
+    key = models.CharField(max_length=32, blank=True, default="")  # digest of a kernel line: the same line comes once
 
     class Meta:
         ordering = ["-seen_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "key"], condition=~Q(key=""), name="one_row_per_kernel_line")
+        ]
         indexes = [
             models.Index(fields=["cluster", "node", "at"], name="node_event_by_node"),
             models.Index(fields=["seen_at"], name="node_event_by_age"),
