@@ -1,0 +1,34 @@
+"""What a source of an attempt's progress hands to ingest, beside the job's log: pushed rows, metrics files.
+
+A source is a function `read(attempt, *, now) -> SourceRead`. Ingest stores the signals as it stores a log's, and calls
+`done` in the same transaction: a killed worker neither loses nor doubles a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from recovery.core.types import Signal
+
+
+def nothing() -> None:
+    """Nothing has to move on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceRead:
+    """What one source said since the last look. The signals are as a log's, each with its time where it has one.
+
+    sees: it can tell progress from silence now, so the attempt isn't blind, whatever the other sources can't read.
+    trouble, remedy: two sentences where it should tell and can't, else "".
+    more: there is more for the next look.
+    done: moves the source's own position on; called in the transaction that stores the signals.
+    """
+
+    signals: tuple[Signal, ...] = ()
+    sees: bool = False
+    trouble: str = ""
+    remedy: str = ""
+    more: bool = False
+    done: Callable[[], None] = nothing
