@@ -36,6 +36,7 @@ class Cluster(Leased):
     jobs_mark = models.CharField(max_length=200, blank=True)
     jobs_mark_of = models.CharField(max_length=64, blank=True)
     asked_accounting_at = models.DateTimeField(null=True, blank=True)  # for attempts whose state is unknown
+    accounting_silent_at = models.DateTimeField(null=True, blank=True)  # when it was last asked and did not answer
 
     # PartitionRecord and ReservationRecord of recovery/slurm/base.py as JSON; not known where partitions_at is None
     partitions = models.JSONField(default=list, blank=True)
