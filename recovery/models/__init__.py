@@ -8,7 +8,18 @@ from recovery.models.incident import Action, Decision, Finding, Incident, Recomm
 from recovery.models.job import Attempt, Job, Run
 from recovery.models.measure import KernelLog, PushBatch, PushSender, PushToken, Reading, SourceHealth
 from recovery.models.policy import PolicyVersion
-from recovery.models.progress import Checkpoint, LogFile, Sample, Signal
+from recovery.models.progress import (
+    Checkpoint,
+    LogFile,
+    MinuteRollup,
+    Outlook,
+    Rollup,
+    RollupDue,
+    Sample,
+    Signal,
+    TenMinuteRollup,
+    Upkeep,
+)
 from recovery.models.script import BatchScript
 
 __all__ = [
@@ -27,16 +38,22 @@ __all__ = [
     "KernelLog",
     "LogFile",
     "Membership",
+    "MinuteRollup",
     "Node",
     "NodeEvent",
+    "Outlook",
     "PolicyVersion",
     "PushBatch",
     "PushSender",
     "PushToken",
     "Reading",
     "Recommendation",
+    "Rollup",
+    "RollupDue",
     "Run",
     "Sample",
     "Signal",
     "SourceHealth",
+    "TenMinuteRollup",
+    "Upkeep",
 ]

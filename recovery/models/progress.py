@@ -34,11 +34,12 @@ class LogFile(models.Model):
 class Sample(models.Model):
     """One progress observation, one wide row. The key makes ingest idempotent.
 
-    On PostgreSQL the table is divided by day (UTC): recovery/models/partitions.py.
+    On PostgreSQL the table is divided by day (recovery/pipeline/partitions.py).
     """
 
     pk = models.CompositePrimaryKey("attempt_id", "rank", "step", "at")
-    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="samples")
+    # its index is the primary key, which begins with it
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="samples", db_index=False)
     rank = models.IntegerField(default=-1)
     step = models.IntegerField()
     at = models.DateTimeField()
@@ -56,7 +57,7 @@ class Rollup(models.Model):
     """The samples of one attempt and rank in one stretch of time, as one row: means, and the last step."""
 
     pk = models.CompositePrimaryKey("attempt_id", "rank", "at")
-    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+", db_index=False)
     rank = models.IntegerField()
     at = models.DateTimeField()  # when the stretch begins
     last_at = models.DateTimeField()  # of the last sample in it, which `step` is of
@@ -85,7 +86,7 @@ class RollupDue(models.Model):
     """Ten minutes of an attempt that got samples since they were last rolled up, or never were."""
 
     pk = models.CompositePrimaryKey("attempt_id", "at")
-    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+", db_index=False)
     at = models.DateTimeField()  # when the ten minutes begin
     touched = models.IntegerField(default=0)  # raised by each writer: whoever rolls up waits for those under way
 
