@@ -6,6 +6,7 @@ from recovery.models.event import Event
 from recovery.models.examination import Examination
 from recovery.models.incident import Action, Decision, Finding, Incident, Recommendation
 from recovery.models.job import Attempt, Job, Run
+from recovery.models.ledger import AttemptTrace, BlindSpell, IncidentCost, LedgerDay, LedgerEntry, RunLedger
 from recovery.models.measure import KernelLog, PushBatch, PushSender, PushToken, Reading, SourceHealth
 from recovery.models.policy import PolicyVersion
 from recovery.models.progress import (
@@ -26,7 +27,9 @@ __all__ = [
     "Action",
     "ApiToken",
     "Attempt",
+    "AttemptTrace",
     "BatchScript",
+    "BlindSpell",
     "Checkpoint",
     "Cluster",
     "Decision",
@@ -34,8 +37,11 @@ __all__ = [
     "Examination",
     "Finding",
     "Incident",
+    "IncidentCost",
     "Job",
     "KernelLog",
+    "LedgerDay",
+    "LedgerEntry",
     "LogFile",
     "Membership",
     "MinuteRollup",
@@ -51,6 +57,7 @@ __all__ = [
     "Rollup",
     "RollupDue",
     "Run",
+    "RunLedger",
     "Sample",
     "Signal",
     "SourceHealth",

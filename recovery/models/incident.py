@@ -116,6 +116,7 @@ class Recommendation(models.Model):
     policy = models.ForeignKey(PolicyVersion, on_delete=models.PROTECT, null=True, blank=True)
     mode = models.CharField(max_length=20, choices=[(m.value, m.value) for m in Mode], blank=True)
     mode_reason = models.CharField(max_length=300, blank=True)
+    rule = models.CharField(max_length=100, blank=True)  # of the policy: the one that decided
 
     class Meta:
         ordering = ["-created_at", "-id"]

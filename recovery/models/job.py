@@ -110,6 +110,7 @@ class Attempt(Leased):
     step_exit_codes = models.JSONField(default=list, blank=True)
     cancelled_by = models.CharField(max_length=100, blank=True)
     nodes = models.JSONField(default=list, blank=True)
+    gpus = models.IntegerField(null=True, blank=True)  # of its allocation; None: not seen, the job's own count holds
     seen_at = models.DateTimeField()  # of the scheduler's answer that the above rests on
 
     # what the sources said
