@@ -55,11 +55,15 @@ class _Piece(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnPattern:
-    """A pattern that passed the check. `begins_with` is None where it begins with the line."""
+    """A pattern that passed the check. `begins_with` is None where it begins with the line.
+
+    `word`: the longest fixed text in it; it stands in every line that matches.
+    """
 
     text: str
     compiled: re.Pattern[str]
     begins_with: str | None
+    word: str
 
     def read(self, line: str) -> Mark | None:
         """What the line says; None where it doesn't match or its step is no number."""
@@ -106,7 +110,9 @@ def own_pattern(text: str) -> OwnPattern:
         raise PatternError(f"It must begin with at least {SHORTEST_TEXT} characters of fixed text, or with ^.")
     end = r"\Z" if pieces and pieces[-1].source == "$" else ""
     compiled = _compiled(pieces[:-1] if end else pieces, end)
-    return OwnPattern(text=text, compiled=compiled, begins_with=None if anchored else begins_with)
+    fixed = ["".join(piece.source for piece in _fixed(pieces, start)) for start in range(len(pieces))]
+    word = max(fixed, key=len, default="")
+    return OwnPattern(text=text, compiled=compiled, begins_with=None if anchored else begins_with, word=word)
 
 
 def _pieces(text: str, start: int) -> list[_Piece]:

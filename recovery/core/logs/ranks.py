@@ -21,7 +21,7 @@ _HOST_PID = re.compile(r"host:? " + _NAME + r" pid:? ?[0-9]{1,10}\b")
 _BARE_NAME = re.compile(_NAME + r"$")
 _NCCL = re.compile(_NAME + r":[0-9]{1,10}:[0-9]{1,10} \[[0-9]{1,4}\] NCCL ")
 _NCCL_RANK = re.compile(r"\brank ([0-9]{1,7}) nranks ")
-_BLOCK_FIELD = re.compile(r" {0,16}([a-z_]{1,20}) {0,12}: (\S{1,300})")
+_BLOCK_FIELD = re.compile(r" {0,16}(time|host|rank|exitcode|error_file|traceback) {0,12}: (\S{1,300})")
 _BLOCK_RANK = re.compile(r"([0-9]{1,7})$")
 
 
@@ -41,8 +41,13 @@ class RankMap:
         self._block: dict[str, str] = memory.setdefault("block", {})  # the torchelastic failure being read
         self._nodes = {short(node): node for node in nodes}
 
+    @property
+    def in_block(self) -> bool:
+        """Whether the next line may be part of a torchelastic block, and must be shown to us, whatever it says."""
+        return bool(self._block)
+
     def pass_by(self, line: CleanLine) -> Place:
-        """The place of a line from which nothing can be learned (`may_tell`)."""
+        """The place of a line from which nothing can be learned, and that has no node in it."""
         self.interrupt()
         return Place(rank=line.rank, node=self.node_of(line.rank))
 
@@ -54,10 +59,13 @@ class RankMap:
     def read(self, line: CleanLine) -> Place:
         """Learn from `line`, and tell its place."""
         if found := _NCCL.match(line.text):
+            self.interrupt()
             return self._nccl(line, found)
         if found := _HOST_PID.match(line.text):
+            self.interrupt()
             self._learn(line.rank, found[1])
         elif self._nodes and line.task is not None and (found := _BARE_NAME.match(line.text)):
+            self.interrupt()
             self._learn(line.rank, found[1])  # srun -l hostname; without known nodes any single word would do
         elif place := self._in_block(line.text):
             return place
@@ -83,7 +91,7 @@ class RankMap:
         return Place(rank=rank, node=self.known(found[1]))
 
     def _in_block(self, text: str) -> Place | None:
-        """A torchelastic block lists `time host rank exitcode …`, one per line; anything else ends it."""
+        """A torchelastic block lists `time host rank exitcode …`, one per line; any other line ends it."""
         found = _BLOCK_FIELD.match(text)
         if found is None:
             self._block.clear()
@@ -99,9 +107,19 @@ class RankMap:
         return Place(rank=int(self._block["rank"]), node=self.known(self._block["host"]))
 
 
-def may_tell(text: str) -> bool:
-    """Whether a line could tell a place. Depends on its shape alone: digits may be exchanged for others."""
-    return "host" in text or " NCCL " in text or " " not in text or _BLOCK_FIELD.match(text) is not None
+def may_tell(text: str, *, labelled: bool) -> bool:
+    """Whether something could be learned from a line; `labelled` by srun. Digits may be exchanged for others."""
+    return (
+        (" NCCL " in text and " nranks " in text)
+        or (text.startswith("host") and " pid" in text)
+        or (labelled and " " not in text)
+        or _BLOCK_FIELD.match(text) is not None
+    )
+
+
+def has_place(text: str) -> bool:
+    """Whether a line names its node itself."""
+    return " NCCL " in text
 
 
 def short(name: str) -> str:

@@ -7,14 +7,16 @@ shape. Logs repeat few shapes, so the answers are remembered. The memory is boun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from recovery.core.diagnose import catalogue
 from recovery.core.logs import generic, ranks
+from recovery.core.logs.lines import CleanLine
 from recovery.core.logs.marks import Format
 
 MOST_SHAPES = 4096
+MOST_SILENT = 20_000
 LONGEST = 512  # bytes of a line whose shape is remembered
 _AS_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
 
@@ -25,14 +27,21 @@ class Readers:
 
     formats: tuple[Format, ...]
     literals: tuple[str, ...]  # of the failure catalogue, that may stand in the line
-    place: bool
+    own: bool  # the site's own pattern
+    place: bool  # what it says must be given its place by `RankMap.read`
     growth: bool
     silent: bool
+    bar: Readers | None  # of the bar upon which the line was printed
 
 
 def shape_of(text: str) -> bytes:
     """Bytes, as they are translated twenty times as fast as texts."""
     return text.encode("utf-8", "surrogatepass").translate(_AS_ZERO)
+
+
+def shapes_of(data: bytes) -> list[bytes]:
+    """Of all lines in `data`; each is as long as its line."""
+    return data.translate(_AS_ZERO).split(b"\n")
 
 
 def _readable(text: str) -> str:
@@ -41,11 +50,15 @@ def _readable(text: str) -> str:
 
 
 class Sieve:
-    """Remembers the readers of each shape. Shared by all parsers of a process."""
+    """Remembers the readers of each shape. Shared by all parsers of a process that look for the same.
 
-    def __init__(self, formats: Sequence[Format]) -> None:
+    own: a text that stands in each line that a site's own pattern matches; None where there is no such pattern.
+    """
+
+    def __init__(self, formats: Sequence[Format], *, own: str | None = None) -> None:
         self._formats = list(formats)
         self._literals = list(catalogue.LOG_LITERALS)
+        self._own = None if own is None else _readable(own)
         pieces: dict[str, tuple[set[int], set[int]]] = {}  # piece → places in the two lists above
         for index, each in enumerate(self._formats):
             for word in each.words:
@@ -54,24 +67,41 @@ class Sieve:
             pieces.setdefault(_readable(literal), (set(), set()))[1].add(index)
         self._gates = [(gate, [(p, *pieces[p]) for p in held]) for gate, held in catalogue.gates_for(pieces).items()]
         self._known: dict[bytes, Readers] = {}
+        self._mute: set[bytes] = {b""}
+        self._silent: set[bytes] = {b""}
+
+    def passed_over(self, *, growing: bool) -> Collection[bytes]:
+        """Shapes of whole lines that need not be cut out and looked at; fewer where the fallback is asked as well."""
+        return self._mute if growing else self._silent
+
+    def pass_over(self, shape: bytes, readers: Readers | None) -> None:
+        """Keep in mind that nobody has to look at lines of this shape. None: there is nothing in them."""
+        if len(shape) > LONGEST or (readers is not None and not readers.silent):
+            return
+        for shapes in (self._silent,) if readers is not None and readers.growth else (self._silent, self._mute):
+            if len(shapes) >= MOST_SILENT:
+                shapes.clear()
+                shapes.add(b"")
+            shapes.add(shape)
 
     def recall(self, raw: str) -> Readers | None:
         """The readers of a raw line whose shape was seen before."""
         return self._known.get(shape_of(raw)) if len(raw) <= LONGEST else None
 
-    def readers(self, raw: str, text: str) -> Readers:
-        """The readers of the raw line `raw`, of which `text` is what is left when it is cleaned."""
+    def readers(self, raw: str, cleaned: CleanLine) -> Readers:
+        """The readers of the raw line `raw`, of which `cleaned` is what is left when it is cleaned."""
         found = self.recall(raw)
         if found is not None:
             return found
-        found = self._find(text)
+        bar = self._find(cleaned.before, task=None, bar=None) if cleaned.before else None
+        found = self._find(cleaned.text, task=cleaned.task, bar=bar)
         if len(raw) <= LONGEST:
             if len(self._known) >= MOST_SHAPES:
                 self._known.clear()
             self._known[shape_of(raw)] = found
         return found
 
-    def _find(self, text: str) -> Readers:
+    def _find(self, text: str, *, task: int | None, bar: Readers | None) -> Readers:
         shape = _readable(text)
         formats: set[int] = set()
         literals: set[int] = set()
@@ -80,11 +110,14 @@ class Sieve:
                 if piece in shape:
                     formats |= of_formats
                     literals |= of_literals
-        place = ranks.may_tell(text)
+        own = self._own is not None and self._own in shape
+        tells = ranks.may_tell(text, labelled=task is not None)
         return Readers(
             formats=tuple(self._formats[index] for index in sorted(formats)),
             literals=tuple(self._literals[index] for index in sorted(literals)),
-            place=place,
-            growth=generic.may_count(text),
-            silent=not (formats or literals or place),
+            own=own,
+            place=tells or ranks.has_place(text),
+            growth=generic.may_count(text) or (bar is not None and bar.growth),
+            silent=not (formats or literals or own or tells) and (bar is None or bar.silent),
+            bar=bar,
         )
