@@ -48,7 +48,7 @@ def apply_policy(incident: Incident, recommendation: Recommendation, *, now: dat
         if incident.attempt.job.cluster.is_stale(now):
             return now + timedelta(seconds=settings.TICK_S)  # nothing is decided on what may hold no longer
     Recommendation.objects.filter(pk=recommendation.pk).update(
-        mode=ruling.mode, mode_reason=ruling.reason[:300], policy=policy
+        mode=ruling.mode, mode_reason=ruling.reason[:300], policy=policy, rule=ruling.rule[:100]
     )
     if recommendation.action == ActionKind.NOTHING:
         advance(incident, IncidentState.WATCHING, now=now, why=recommendation.headline, next_look_at=now)

@@ -21,7 +21,7 @@ JOB_FIELDS = (
     "excluded_nodes", "required_nodes", "features", "reservation", "qos", "unique_id", "restart_count", "submitted_at",
     "seen_at", "vanished_at", "unknown_reason", "listed", "record_key",
 )  # fmt: skip
-ATTEMPT_FIELDS = ("state", "state_reason", "started_at", "ended_at", "exit_code", "exit_signal", "nodes")
+ATTEMPT_FIELDS = ("state", "state_reason", "started_at", "ended_at", "exit_code", "exit_signal", "nodes", "gpus")
 
 _NOT_STORED = frozenset({"admin_comment", "batch_host"})
 _TIMES = ("submitted_at", "eligible_at", "started_at", "ended_at")
@@ -138,8 +138,9 @@ def fill_attempt(attempt: Attempt, record: JobRecord) -> None:
     attempt.ended_at = record.ended_at if record.state.is_terminal else None
     attempt.exit_code = record.exit_code if record.state.is_terminal else None
     attempt.exit_signal = record.exit_signal if record.state.is_terminal else None
-    if record.nodes and not pending:
-        attempt.nodes = list(record.nodes)
+    if not pending:
+        attempt.gpus = record.gpus
+        attempt.nodes = list(record.nodes) or attempt.nodes
 
 
 def attempt_row(attempt: Attempt) -> tuple[object, ...]:
