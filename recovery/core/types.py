@@ -196,6 +196,8 @@ class Outcome(StrEnum):
     RESTORED_OLDER = "restored_older"
     FROM_SCRATCH = "restarted_from_scratch"
     NO_PROGRESS = "no_progress"
+    SAME_FAILURE = "same_failure"  # restored, and the same failure again at the same step
+    NO_CHECKPOINT = "no_checkpoint"  # it trains, and no next checkpoint came
     GAVE_UP = "gave_up"
     STOPPED_ON_PURPOSE = "stopped_on_purpose"
     FALSE_ALARM = "false_alarm"

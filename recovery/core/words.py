@@ -108,6 +108,12 @@ OUTCOME_WORDS: dict[Outcome, StateWords] = {
     ),
     Outcome.FROM_SCRATCH: W("From scratch", "▲", "critical", "It runs again from the first step: its work was lost."),
     Outcome.NO_PROGRESS: W("No progress", "✕", "critical", "It was restarted and did not train."),
+    Outcome.SAME_FAILURE: W(
+        "Same failure again", "✕", "critical", "It was restored, and the same failure came again at the same step."
+    ),
+    Outcome.NO_CHECKPOINT: W(
+        "No next checkpoint", "▲", "critical", "It trains again, but its next checkpoint does not come."
+    ),
     Outcome.GAVE_UP: W("Gave up", "✕", "critical", "It was not brought back."),
     Outcome.STOPPED_ON_PURPOSE: W("Stopped on purpose", "⊘", "muted", "A person ended the job, or it was finished."),
     Outcome.FALSE_ALARM: W("False alarm", "–", "muted", "There was no fault."),

@@ -27,6 +27,7 @@ class Incident(Leased):
     headline = models.CharField(max_length=300, blank=True)
     alarm = models.CharField(max_length=500, blank=True)  # what is not as expected; shown on top
     error = models.TextField(blank=True)  # why the last look at this case failed; it is looked at again later
+    failed_looks = models.IntegerField(default=0)  # so many looks failed one after the other
 
     # the diagnosis that holds now (recovery.core.types.Diagnosis)
     failure_class = models.CharField(max_length=30, choices=[(c.value, c.value) for c in FailureClass], blank=True)
@@ -59,6 +60,15 @@ class Incident(Leased):
     expected_step = models.IntegerField(null=True, blank=True)  # of the newest complete checkpoint before the fault
     restored_step = models.IntegerField(null=True, blank=True)
     next_checkpoint_step = models.IntegerField(null=True, blank=True)
+    # what was expected, seen, where and by when, one entry for each of the three (recovery.core.verify.Check)
+    verification = models.JSONField(default=list, blank=True)
+    # what the verification says went wrong so far, and what to do about it; "" while all is as expected
+    trouble = models.CharField(max_length=30, choices=[(o.value, o.value) for o in Outcome], blank=True)
+    advice = models.CharField(max_length=500, blank=True)
+    # set while the restarted job is about to destroy the good checkpoint: which one, when about, and how
+    danger_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    danger_step = models.IntegerField(null=True, blank=True)
+    danger = models.CharField(max_length=500, blank=True)
     outcome = models.CharField(max_length=30, choices=[(o.value, o.value) for o in Outcome], blank=True)
     outcome_reason = models.CharField(max_length=500, blank=True)
 
@@ -80,6 +90,8 @@ class Finding(models.Model):
     """What a detector concluded at one moment."""
 
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="findings")
+    # the attempt that it is about, where that is another one of the run than the case's own
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, null=True, blank=True, related_name="findings")
     kind = models.CharField(max_length=20, choices=[(k.value, k.value) for k in FindingKind])
     at = models.DateTimeField()
     since = models.DateTimeField()

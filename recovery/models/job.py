@@ -121,6 +121,10 @@ class Attempt(Leased):
     last_progress_at = models.DateTimeField(null=True, blank=True)
     first_step = models.IntegerField(null=True, blank=True)
     last_step = models.IntegerField(null=True, blank=True)
+    first_step_at = models.DateTimeField(null=True, blank=True)
+    # where the first step was read, {"file", "line"}, and what the tracker file named before this attempt saved,
+    # {"step", "file", "at"}: {"first_step": …, "tracker": …}
+    places = models.JSONField(default=dict, blank=True)
     restored_step = models.IntegerField(null=True, blank=True)  # by the trainer's load line; 0 with fresh_start
     restored_at = models.DateTimeField(null=True, blank=True)
     fresh_start = models.BooleanField(default=False)  # the trainer said that it starts without a checkpoint

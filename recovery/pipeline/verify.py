@@ -15,7 +15,7 @@ from recovery.core.detectors.slowdown import pace_is_back
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.speech import steps
 from recovery.core.types import CheckpointState, JobState, Outcome
-from recovery.core.verify import Restore, RestoreVerdict, judge_restore
+from recovery.core.verify import Restore, RestoreVerdict, Source, Told, judge_restore
 from recovery.models import Attempt, Checkpoint, Incident
 from recovery.pipeline.decide import close
 from recovery.pipeline.facts import attempt_facts, limits, log_interval
@@ -111,9 +111,7 @@ def _check_restore(incident: Incident, attempt: Attempt, *, now: datetime) -> No
     expected = expected_step(incident, attempt)
     restore = judge_restore(
         expected_step=expected,
-        loaded_step=attempt.restored_step,
-        fresh_start=attempt.fresh_start,
-        first_step=attempt.first_step,
+        told=told_by(attempt),
         log_interval=log_interval(attempt),
     )
     if restore.verdict is RestoreVerdict.WAITING:
@@ -133,6 +131,16 @@ def _check_restore(incident: Incident, attempt: Attempt, *, now: datetime) -> No
         return
     alarm = _alarm(restore, expected)
     advance(incident, IncidentState.NEEDS_PERSON, now=now, why=alarm, alarm=alarm[:500], deadline_at=None, **fields)
+
+
+def told_by(attempt: Attempt) -> list[Told]:
+    """What the attempt's own sources tell of the restored step."""
+    told = [Told(source=Source.FRESH, step=0)] if attempt.fresh_start else []
+    if attempt.restored_step is not None:
+        told.append(Told(source=Source.LOAD, step=attempt.restored_step))
+    if attempt.first_step is not None:
+        told.append(Told(source=Source.FIRST_STEP, step=attempt.first_step))
+    return told
 
 
 def _alarm(restore: Restore, expected: int | None) -> str:

@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.core.verify import Restore, RestoreVerdict, judge_restore
+from recovery.core.verify import Restore, RestoreVerdict, Source, Told, judge_restore
 
 V = RestoreVerdict
 
 
 def judge(
     expected: int | None, *, loaded: int | None = None, fresh: bool = False, first: int | None = None,
-    interval: int | None = 10,
+    tracker: int | None = None, interval: int | None = 10,
 ) -> Restore:  # fmt: skip
-    return judge_restore(
-        expected_step=expected, loaded_step=loaded, fresh_start=fresh, first_step=first, log_interval=interval
-    )
+    said = {Source.LOAD: loaded, Source.FRESH: 0 if fresh else None, Source.FIRST_STEP: first, Source.TRACKER: tracker}
+    told = [Told(source=source, step=step) for source, step in said.items() if step is not None]
+    return judge_restore(expected_step=expected, told=told, log_interval=interval)
 
 
 def test_nothing_reported_is_waited_for() -> None:
@@ -72,7 +72,9 @@ def test_steps_that_belie_the_load_line_are_believed() -> None:
 def test_two_stories_are_told_both() -> None:
     got = judge(840, loaded=840, fresh=True)
     assert got.verdict is V.AS_EXPECTED
-    assert "also says that it starts without a checkpoint" in got.reason
+    assert got.contradictions == (
+        "The trainer says that it loaded step 840, and also that it starts without a checkpoint.",
+    )
 
 
 @pytest.mark.parametrize(
