@@ -24,6 +24,10 @@ class Run(models.Model):
     user = models.CharField(max_length=100)
     checkpoint_dir = models.CharField(max_length=1000, blank=True)
     created_at = models.DateTimeField()
+    # of the checkpoint folder when it was last looked into: while it is the same nothing was added and nothing removed;
+    # "" where something in it was still being written
+    folder_mark = models.CharField(max_length=80, blank=True)
+    folder_read_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["-created_at"]
@@ -130,6 +134,11 @@ class Attempt(Leased):
     fresh_start = models.BooleanField(default=False)  # the trainer said that it starts without a checkpoint
     parser_memory = models.JSONField(default=dict, blank=True)  # what the log parser carries from one look to the next
     read_at = models.DateTimeField(null=True, blank=True)  # when its log was last read
+    # the last judgement found nothing, and holds until then (recovery.core.quiet), as long as what it rests on is
+    # the same (its digest) and reports come at the usual pace; None: the next look judges
+    quiet_until = models.DateTimeField(null=True, blank=True)
+    quiet_of = models.CharField(max_length=32, blank=True)
+    pace = models.JSONField(default=dict, blank=True)
     closed_at = models.DateTimeField(
         null=True, blank=True
     )  # it ended, was read to the end and judged; nothing is due any more

@@ -23,6 +23,8 @@ class LogFile(models.Model):
     )  # digest of the file's first bytes: tells a file that was truncated and grew again
     grew_at = models.DateTimeField(null=True, blank=True)
     error = models.CharField(max_length=300, blank=True)
+    # of the file when it was last read: while it is the same there is nothing to read; "" where there may be
+    mark = models.CharField(max_length=80, blank=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["attempt", "path"], name="one_row_per_log_file")]
