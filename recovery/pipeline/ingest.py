@@ -34,8 +34,8 @@ SKEW = timedelta(seconds=90)  # a line's own time further in the future than thi
 
 # The columns that this stage writes; poll writes the others of the same row, at the same time perhaps.
 OWN_FIELDS = (
-    "phase", "phase_since", "blind_reason", "blind_remedy", "last_progress_at", "first_step", "last_step",
-    "restored_step", "restored_at", "fresh_start", "parser_memory", "read_at",
+    "phase", "phase_since", "blind_reason", "blind_remedy", "last_progress_at", "first_step", "first_step_at",
+    "last_step", "places", "restored_step", "restored_at", "fresh_start", "parser_memory", "read_at",
 )  # fmt: skip
 
 ReadLog = Callable[..., LogRead]
@@ -258,7 +258,8 @@ def _update_attempt(attempt: Attempt, reading: _Reading, *, now: datetime) -> No
 def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
     if signal.kind is SignalKind.PROGRESS and signal.step is not None:
         if attempt.first_step is None:
-            attempt.first_step = signal.step
+            attempt.first_step, attempt.first_step_at = signal.step, signal.at
+            attempt.places["first_step"] = {"file": signal.file, "line": signal.line}
         if attempt.last_step is None or signal.step > attempt.last_step:
             # When we read it, not when the line says it was written: a wrong clock must not look like silence.
             attempt.last_step, attempt.last_progress_at = signal.step, now
@@ -272,7 +273,11 @@ def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
 
 
 def _goes_back(attempt: Attempt, step: int) -> None:
-    """A launcher restarted the workers within the attempt: steps that come again are progress, not silence."""
+    """A launcher restarted the workers within the attempt: steps that come again are progress, not silence.
+
+    The first step is the first one since: it is what belies a load line.
+    """
+    attempt.first_step = attempt.first_step_at = None
     if attempt.last_step is not None and attempt.last_step > step:
         attempt.last_step = step
 

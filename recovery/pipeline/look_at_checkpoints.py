@@ -41,7 +41,18 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
         return _take_the_word(attempt, run, f"{found.error} {found.remedy}", now=now)
     with transaction.atomic():
         _store(attempt, run, found, known, now=now)
+        _note_tracker(attempt, found, now=now)
     return ""
+
+
+def _note_tracker(attempt: Attempt, found: FolderScan, *, now: datetime) -> None:
+    """What the tracker file named when the attempt started: what its trainer will load, until it saves itself."""
+    if found.tracker_step is None or "tracker" in attempt.places:
+        return
+    saved = attempt.signals.filter(kind__in=[SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE]).exists()
+    step = None if saved else found.tracker_step  # None: too late to tell, and not to be asked again
+    attempt.places["tracker"] = {"step": step, "file": found.tracker_path, "at": now.isoformat()}
+    attempt.save(update_fields=["places"])
 
 
 def _settled(known: Mapping[str, Checkpoint]) -> dict[str, str]:

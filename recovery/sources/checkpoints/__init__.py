@@ -44,6 +44,7 @@ class FolderScan:
     remedy: str
     missing: bool
     whole: bool = True
+    tracker_path: str = ""  # of the tracker file that names `tracker_step`
 
 
 def scan_checkpoints(
@@ -101,6 +102,7 @@ def _scan(at: int, directory: str, roots: Sequence[str], newest: int, settled: M
     return FolderScan(
         looks=tuple(sorted(looks, key=lambda look: (look.step, look.path))),
         tracker_step=tracker.step,
+        tracker_path=_join(directory, layout.tracker_name) if layout.tracker_name else "",
         error="",
         remedy="",
         missing=False,
