@@ -10,7 +10,7 @@ from kombu.exceptions import OperationalError
 
 from recovery.doctor import stored as examinations
 from recovery.models import Cluster
-from recovery.pipeline import reconcile, watch
+from recovery.pipeline import account, reconcile, watch
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.registry import client_for
 
@@ -29,6 +29,8 @@ def tick() -> None:
     expires = 3 * settings.TICK_S
     for pk in examinations.due(now):
         examine_cluster.apply_async((pk,), expires=expires)
+    for pk in account.due(now):
+        watch_ledger.apply_async((pk,), expires=expires)
     for task, keys in ((watch_cluster, due.clusters), (watch_attempt, due.attempts), (work_on_incident, due.incidents)):
         for pk in keys:
             task.apply_async((pk,), expires=expires)
@@ -47,6 +49,11 @@ def watch_attempt(pk: int) -> None:
 @shared_task(name="recovery.work_on_incident")
 def work_on_incident(pk: int) -> None:
     reconcile.work_on_incident(pk, client_for=client_of, clock=reconcile.utc_now)
+
+
+@shared_task(name="recovery.watch_ledger")
+def watch_ledger(run_id: int) -> None:
+    account.watch_ledger(run_id, clock=reconcile.utc_now)
 
 
 @shared_task(name="recovery.examine_cluster")

@@ -15,7 +15,7 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.speech import steps
 from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
 from recovery.models import Attempt, Cluster, Incident, Recommendation
-from recovery.pipeline import decide
+from recovery.pipeline import account, decide
 from recovery.pipeline.act import carry_out, moved_since
 from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
 from recovery.pipeline.leasing import ClientFor, Clock, with_lease
@@ -59,6 +59,8 @@ def tick(*, client_for: ClientFor, clock: Clock) -> Due:
         watch_attempt(pk, client_for=client_for, clock=clock)
     for pk in due(clock()).incidents:
         work_on_incident(pk, client_for=client_for, clock=clock)
+    for pk in account.due(clock()):
+        account.watch_ledger(pk, clock=clock)
     return first
 
 

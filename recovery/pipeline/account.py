@@ -1,0 +1,221 @@
+"""The ledger's own stage: keeps the ledger of each run up to date, and what its incidents cost.
+
+Level-based like the others: a look compares what is stored of the run with what its ledger was kept from. Where that
+is the same, the ledger only grows by its tail, which is added when it is read (recovery/selectors/ledger_reads.py).
+Where it differs, the ledger is kept anew, and only the entries and days that differ are written, in one transaction.
+So a look may be repeated, doubled or killed anywhere, and a ledger written from nothing is the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, timedelta
+from operator import attrgetter
+
+from django.db import transaction
+
+from recovery.core.ledger import Ledger, incident_accounts, keep_ledger
+from recovery.core.ledger.incidents import GAPS, IncidentAccount
+from recovery.core.ledger.slices import Since, Slice, holding, slices_of
+from recovery.core.ledger.spans import to_us
+from recovery.core.lifecycle import IncidentState
+from recovery.models import (
+    Attempt,
+    BlindSpell,
+    Incident,
+    IncidentCost,
+    LedgerDay,
+    LedgerEntry,
+    Recommendation,
+    Run,
+    RunLedger,
+)
+from recovery.pipeline.bulk import CHUNK, chunks
+from recovery.pipeline.leasing import Clock, with_lease
+from recovery.pipeline.ledger_facts import RunFacts, Told, facts_of, history_of, traces_of
+
+EVERY = timedelta(minutes=1)  # a ledger that can still change is looked at
+SETTLING = timedelta(minutes=10)  # … and one whose run is over, until nothing late can come any more
+AT_ONCE = 200  # runs without a ledger that are found in one look for what is due
+
+ENTRY_FIELDS = ("start_us", "end_us", "day", "category", "gpus", "job_id", "policy", "before_start")
+_entry_row = attrgetter("start", "end", "day", "category", "gpus", "job", "policy", "before_start")
+GAP_FIELDS = tuple(f"{name}_us" for name in GAPS)
+COST_FIELDS = (
+    "run_id", "job_id", "policy", "rule", "fault_at", "interruption", *GAP_FIELDS, "steps_lost", "lost_us",
+    "lost_gpu_us", "stalled_us", "stalled_gpu_us", "deciding_us", "deciding_gpu_us", "acting_us", "acting_gpu_us",
+    "deciding_run_gpu_us",
+)  # fmt: skip
+
+
+def due(now: datetime) -> list[int]:
+    """Runs whose ledger is to be looked at: by its own clock, those that have none yet, and those that came to life.
+
+    Four queries; none of them grows with the runs that are over.
+    """
+    alive = Attempt.objects.filter(closed_at=None, job__run__ledger__next_look_at=None).values_list(
+        "job__run", flat=True
+    )
+    opened = Incident.objects.exclude(state=IncidentState.CLOSED).filter(run__ledger__next_look_at=None)
+    found = [
+        *RunLedger.due(now).values_list("pk", flat=True),
+        *Run.objects.filter(ledger=None).order_by("pk").values_list("pk", flat=True)[:AT_ONCE],
+        *alive.order_by().distinct()[:AT_ONCE],
+        *opened.order_by().values_list("run", flat=True)[:AT_ONCE],
+    ]
+    return list(dict.fromkeys(found))
+
+
+def watch_ledger(run_id: int, *, clock: Clock) -> None:
+    """Look at the ledger of one run under its lease; the first look makes its row."""
+    if not Run.objects.filter(pk=run_id).exists():
+        return
+    RunLedger.objects.get_or_create(pk=run_id)
+
+    def look(row: RunLedger) -> datetime | None:
+        now = clock()
+        facts = facts_of(row.pk, now=now)
+        if facts.key != row.facts_key:
+            _keep(row.pk, facts, now=now)
+            row.refresh_from_db(fields=["tail_category"])
+        over = not row.tail_category
+        if over and facts.settled:
+            return None
+        return now + (SETTLING if over else EVERY)
+
+    with_lease(RunLedger, run_id, look, clock=clock)
+
+
+def keep_run(run_id: int, *, now: datetime) -> Ledger:
+    """Keep one run's ledger up to `now`, whatever has changed, and store it."""
+    RunLedger.objects.get_or_create(pk=run_id)
+    return _keep(run_id, facts_of(run_id, now=now), now=now)
+
+
+def forget_run(run_id: int) -> None:
+    """Take back all that was kept of a run. The next look keeps it anew; what was sealed in its traces stays."""
+    with transaction.atomic():
+        LedgerEntry.objects.filter(run=run_id).delete()
+        LedgerDay.objects.filter(run=run_id).delete()
+        IncidentCost.objects.filter(run=run_id).delete()
+        RunLedger.objects.filter(pk=run_id).delete()
+
+
+def note_blindness(attempt: Attempt, was: str, now: datetime) -> None:
+    """Called where `blind_reason` changes, in the same transaction: `was` is what it was before.
+
+    A spell ends when the attempt can be observed again; another reason is the same spell, which keeps its first one.
+    """
+    if bool(was) == bool(attempt.blind_reason):
+        return
+    if attempt.blind_reason:
+        fields = {"started_at": now, "reason": attempt.blind_reason[:300]}
+        BlindSpell.objects.get_or_create(attempt=attempt, ended_at=None, defaults=fields)
+    else:
+        BlindSpell.objects.filter(attempt=attempt, ended_at=None).update(ended_at=now)
+
+
+# --- keeping ---------------------------------------------------------------------------------------------------------
+def _keep(run_id: int, facts: RunFacts, *, now: datetime) -> Ledger:
+    traces = traces_of(facts, now=now)
+    history = history_of(facts, traces)
+    ledger = keep_ledger(history, now=now)
+    accounts = incident_accounts(history, ledger)
+    jobs = sorted({(to_us(a.job.first_submitted_at), a.job_id) for a in facts.attempts})
+    slices = slices_of(ledger, jobs=jobs, policies=facts.policies) if jobs else []
+    with transaction.atomic():
+        row = RunLedger.objects.select_for_update().get(pk=run_id)
+        if row.kept_us > to_us(now):
+            return ledger  # somebody was faster, and knew more
+        _store_traces(traces)
+        _store_slices(run_id, slices)
+        _store_costs(run_id, facts, accounts)
+        _store_row(row, facts, ledger, jobs, now=now)
+    return ledger
+
+
+def _store_traces(traces: Iterable[Told]) -> None:
+    for told in traces:
+        if told.changed:
+            told.trace.save()
+
+
+def _store_row(row: RunLedger, facts: RunFacts, ledger: Ledger, jobs: Sequence[Since], *, now: datetime) -> None:
+    tail, moment = ledger.tail, to_us(now)
+    row.kept_us = moment
+    row.first_start_us = to_us(ledger.first_start) if ledger.first_start else None
+    row.facts_key, row.changed_at = facts.key, now
+    row.tail_category = tail.category if tail else ""
+    row.tail_gpus = tail.gpus if tail else 0
+    row.tail_job_id = holding(jobs, moment, before=jobs[0][1]) if tail and jobs else None
+    row.tail_policy = holding(facts.policies, moment, before=0)
+    row.save(
+        update_fields=["kept_us", "first_start_us", "facts_key", "changed_at", "tail_category", "tail_gpus",
+                       "tail_job", "tail_policy"]
+    )  # fmt: skip
+
+
+def _store_slices(run_id: int, slices: Sequence[Slice]) -> None:
+    """Write the entries that differ, and the sums of the days that they lie in."""
+    stored = set(LedgerEntry.objects.filter(run=run_id).values_list(*ENTRY_FIELDS).order_by())
+    wanted = set(map(_entry_row, slices))
+    gone, new = stored - wanted, wanted - stored
+    for some in chunks(sorted(row[0] for row in gone)):
+        LedgerEntry.objects.filter(run=run_id, start_us__in=some).delete()
+    LedgerEntry.objects.bulk_create(
+        [LedgerEntry(run_id=run_id, **dict(zip(ENTRY_FIELDS, row, strict=True))) for row in sorted(new)],
+        batch_size=CHUNK,
+    )
+    _store_days(run_id, {row[2] for row in (*gone, *new)}, slices)
+
+
+def _store_days(run_id: int, days: set[date], slices: Iterable[Slice]) -> None:
+    sums: dict[tuple[date, int, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for each in slices:
+        if each.day not in days:
+            continue
+        total, length = sums[each.day, each.job, each.policy], each.end - each.start
+        total[f"{each.category}_us"] += length
+        total[f"{each.category}_gpu_us"] += length * each.gpus
+        total["before_start_us"] += length if each.before_start else 0
+    for some in chunks(sorted(days)):
+        LedgerDay.objects.filter(run=run_id, day__in=some).delete()
+    LedgerDay.objects.bulk_create(
+        [
+            LedgerDay(run_id=run_id, day=day, job_id=job, policy=policy, **total)
+            for (day, job, policy), total in sums.items()
+        ],
+        batch_size=CHUNK,
+    )
+
+
+def _store_costs(run_id: int, facts: RunFacts, accounts: Sequence[IncidentAccount]) -> None:
+    """Write what differs of what the incidents cost, each with the rule that judged it last."""
+    incidents = {incident.pk: incident for incident in facts.incidents}
+    judged = Recommendation.objects.filter(incident__run=run_id).order_by("created_at", "pk")
+    rules = {
+        incident: (number or 0, rule)
+        for incident, number, rule in judged.values_list("incident", "policy__number", "rule")
+    }
+    jobs = {attempt.pk: attempt.job_id for attempt in facts.attempts}
+    stored = {row[0]: row[1:] for row in IncidentCost.objects.filter(run=run_id).values_list("pk", *COST_FIELDS)}
+    rows = []
+    for account in accounts:
+        incident = incidents[account.incident]
+        values = _cost_row(run_id, jobs[incident.attempt_id], rules.get(incident.pk, (0, "")), account)
+        if stored.get(incident.pk) != values:
+            rows.append(IncidentCost(pk=incident.pk, **dict(zip(COST_FIELDS, values, strict=True))))
+    IncidentCost.objects.bulk_create(
+        rows, batch_size=CHUNK, update_conflicts=True, unique_fields=["incident"],
+        update_fields=[name.removesuffix("_id") if name in ("run_id", "job_id") else name for name in COST_FIELDS],
+    )  # fmt: skip
+
+
+def _cost_row(run_id: int, job: int, judged: tuple[int, str], account: IncidentAccount) -> tuple[object, ...]:
+    """In the order of COST_FIELDS."""
+    costs = (account.lost, account.stalled, account.deciding, account.acting)
+    return (
+        run_id, job, *judged, account.fault_at, account.interruption, *(getattr(account.gaps, name) for name in GAPS), account.steps_lost,
+        *(value for cost in costs for value in (cost.time_us, cost.gpu_us)), account.deciding_run_gpu_us,
+    )  # fmt: skip
