@@ -4,6 +4,8 @@ from django.db import models
 
 from recovery.core.types import CheckpointState, SignalKind
 from recovery.models.job import Attempt, Run
+
+WORD_PATH = "#step-"  # in the path of a checkpoint that is known by the trainer's word only
 from recovery.models.leased import Leased
 
 
@@ -150,6 +152,16 @@ class Checkpoint(models.Model):
     class Meta:
         ordering = ["step"]
         constraints = [models.UniqueConstraint(fields=["run", "path"], name="one_row_per_checkpoint")]
+
+    @property
+    def by_word(self) -> bool:
+        """Whether the trainer's own word alone stands for it: its folder could not be read."""
+        return WORD_PATH in self.path
+
+    @property
+    def folder(self) -> str:
+        """Where it lies, as far as that is known."""
+        return self.path.partition(WORD_PATH)[0]
 
 
 class Outlook(models.Model):

@@ -17,13 +17,13 @@ from recovery.core.checkpoints import CheckpointLook, settle
 from recovery.core.types import CheckpointState, SignalKind
 from recovery.models import Attempt, Checkpoint, Run
 from recovery.models import Signal as SignalRow
+from recovery.models.progress import WORD_PATH
 from recovery.sources.checkpoints import FolderScan, scan_checkpoints
 
 NEWEST = 20  # so many checkpoint folders are looked at in a pass; older ones are no longer restored from
 REMOVED = "Removed since, by the run's own rotation or by somebody."
 SAY_AGAIN = timedelta(minutes=1)  # so often it is stored that nothing has changed
 BY_WORD = "By the trainer's own word. "
-WORD_PATH = "#step-"  # in the path of a checkpoint that is known by word only
 SEEN = "The trainer's word, which counted as long as its folder could not be read."
 
 Scan = Callable[..., FolderScan]
