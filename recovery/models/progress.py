@@ -4,9 +4,9 @@ from django.db import models
 
 from recovery.core.types import CheckpointState, SignalKind
 from recovery.models.job import Attempt, Run
+from recovery.models.leased import Leased
 
 WORD_PATH = "#step-"  # in the path of a checkpoint that is known by the trainer's word only
-from recovery.models.leased import Leased
 
 
 class LogFile(models.Model):
