@@ -5,7 +5,20 @@ from __future__ import annotations
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path, re_path
 
-from dashboard.views import admin, audit, clusters, decide, incidents, live, nodes, overview, policies, runs, shell
+from dashboard.views import (
+    admin,
+    audit,
+    clusters,
+    decide,
+    incidents,
+    live,
+    nodes,
+    overview,
+    policies,
+    push,
+    runs,
+    shell,
+)
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -35,6 +48,10 @@ urlpatterns = [
     path("clusters/<int:pk>/examine/", clusters.examine, name="examine"),
     path("clusters/<int:pk>/pause/", admin.pause, name="pause"),
     path("clusters/<int:pk>/arm/", admin.arm, name="arm"),
+    path("clusters/<int:pk>/push-tokens/", push.tokens, name="push-tokens"),
+    path("clusters/<int:pk>/push-tokens/make/", push.make, name="push-token-make"),
+    path("push-tokens/<int:pk>/revoke/", push.revoke, name="push-token-revoke"),
+    path("client/recovery_desk_client.py", push.client_file, name="push-client"),
     path("shell/", shell.shell, name="shell"),
     path("preferences/", shell.preferences, name="preferences"),
     path("search/", shell.search, name="search"),

@@ -37,6 +37,13 @@ HANG_SAVING_S = env_float("RECOVERY_HANG_SAVING_S", 900, least=1)
 # How long a crash is left to settle: accounting, node states and the last log lines arrive after the job's end.
 SETTLE_S = env_float("RECOVERY_SETTLE_S", 20, least=0)
 
+# Days that tables keep rows (docs/storage.md says which, and which are kept for ever). Charts of what is older than
+# samples are drawn from minutes, then from ten minutes.
+KEEP_SAMPLES_DAYS = env_float("RECOVERY_KEEP_SAMPLES_DAYS", 30, least=2)
+KEEP_MINUTES_DAYS = env_float("RECOVERY_KEEP_MINUTES_DAYS", 180, least=2)
+KEEP_TEN_MINUTES_DAYS = env_float("RECOVERY_KEEP_TEN_MINUTES_DAYS", 1100, least=2)
+KEEP_FAILURE_LINES_DAYS = env_float("RECOVERY_KEEP_FAILURE_LINES_DAYS", 180, least=2)
+
 # --- Django ----------------------------------------------------------------------------------------------------------
 DEV_KEY = "not-a-secret-only-for-a-checkout-on-one-machine"
 SECRET_KEY = env_str("RECOVERY_SECRET_KEY", DEV_KEY if DEBUG else "")
@@ -144,6 +151,7 @@ WORDS = (
 )  # fmt: skip
 # Requests for each token, account or address (recovery/api/throttling.py); "" or "none": no ceiling.
 API_RATE = env_rate("RECOVERY_API_RATE", "1200/min")
+PUSH_RATE = env_rate("RECOVERY_PUSH_RATE", "6000/min")  # for each push token: a cluster's is shared by its jobs
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "recovery.api.authentication.TokenAuthentication",

@@ -30,20 +30,21 @@ FARTHEST = 1_000_000  # a reader who is so deep in a list wants a filter
 class TooLarge(APIException):
     status_code = 413
     default_code = "too_large"
-    default_detail = f"The body is larger than {LARGEST_BODY // 1024} kB."
+    default_detail = "The body is too large."
 
 
 class SmallJSONParser(BaseParser):
-    """JSON as the standard has it: no NaN, and no more than LARGEST_BODY."""
+    """JSON as the standard has it: no NaN, and no more than `largest` bytes."""
 
     media_type = "application/json"
+    largest = LARGEST_BODY
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        body = stream.read(LARGEST_BODY + 1)
-        if len(body) > LARGEST_BODY:
-            raise TooLarge
+        body = stream.read(self.largest + 1)
+        if len(body) > self.largest:
+            raise TooLarge(f"The body is larger than {self.largest // 1024} kB.")
         try:
             return json.loads(body.decode(), parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:

@@ -10,6 +10,7 @@ from rest_framework.request import Request
 
 from recovery.access import Forbidden, Permission, require
 from recovery.api.authentication import actor_of
+from recovery.models import PushToken
 
 if TYPE_CHECKING:  # these classes are named in the settings, which the framework reads while it makes APIView
     from rest_framework.views import APIView
@@ -20,6 +21,7 @@ class Access(Enum):
 
     OPEN = "nothing"
     LOGGED_IN = "an account, also one without a role"
+    PUSH = "a push token"
 
 
 class HasPermission(BasePermission):
@@ -27,6 +29,8 @@ class HasPermission(BasePermission):
         required = getattr(view, "required", None)
         if required is Access.OPEN:
             return True
+        if required is Access.PUSH:
+            return isinstance(request.auth, PushToken)
         if not request.user.is_authenticated or required is None:
             return False
         if isinstance(required, Permission):

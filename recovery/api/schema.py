@@ -115,6 +115,19 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
         }
 
 
+class PushTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = "recovery.api.ingest.PushTokenAuthentication"
+    name = "push"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "rdp_<prefix>_<secret>",
+            "description": "A push token: for one job, one Slurm user's jobs or one cluster, and for nothing else.",
+        }
+
+
 class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     target_class = "recovery.api.authentication.SessionAuthentication"
     name = "session"

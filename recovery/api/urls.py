@@ -8,6 +8,7 @@ from recovery.api.account import Me, TokenOne, Tokens
 from recovery.api.base import NoSuchAddress
 from recovery.api.clusters import ClusterOne, Clusters, Examine, Health, HealthDetails
 from recovery.api.incidents import IncidentOne, Incidents
+from recovery.api.ingest import Ingest, PushTokenOne, PushTokens
 from recovery.api.jobs import AttemptOne, Attempts, JobOne, Jobs
 from recovery.api.openapi import OpenApiView
 from recovery.api.recommendations import Approve, RecommendationOne, Recommendations, Reject
@@ -34,6 +35,9 @@ urlpatterns = [
     path("clusters/<int:pk>/examination", Examine.as_view(), name="api-examination"),
     path("health", Health.as_view(), name="api-health"),
     path("health/details", HealthDetails.as_view(), name="api-health-details"),
+    path("ingest", Ingest.as_view(), name="api-ingest"),
+    path("push-tokens", PushTokens.as_view(), name="api-push-tokens"),
+    path("push-tokens/<int:pk>", PushTokenOne.as_view(), name="api-push-token"),
     path("me", Me.as_view(), name="api-me"),
     path("tokens", Tokens.as_view(), name="api-tokens"),
     path("tokens/<int:pk>", TokenOne.as_view(), name="api-token"),

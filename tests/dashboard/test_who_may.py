@@ -5,7 +5,7 @@ from django.test import Client
 from django.urls import URLPattern
 
 from dashboard.urls import urlpatterns
-from recovery.models import Cluster, Examination, Incident, PolicyVersion, Recommendation
+from recovery.models import Cluster, Examination, Incident, PolicyVersion, PushToken, Recommendation
 from tests.dashboard.conftest import HTMX, Question, text_of
 from tests.factories import make_policy
 
@@ -38,12 +38,21 @@ CHANGES = {
     "/incidents/{incident}/close/": "operator",
     "/clusters/{cluster}/examine/": "operator",
     "/clusters/{cluster}/pause/": "operator",
+    "/clusters/{cluster}/push-tokens/make/": "operator",
+    "/push-tokens/{token}/revoke/": "operator",
     "/clusters/{cluster}/arm/": "admin",
     "/policies/edit/": "admin",
     "/policies/advanced/": "admin",
 }
 ROLES = ["viewer", "operator", "approver", "admin"]
-OPEN = {"/login/", "/logout/", "/live/", "/preferences/"}  # their own tests
+OPEN = {
+    "/login/",
+    "/logout/",
+    "/live/",
+    "/preferences/",
+    "/clusters/{cluster}/push-tokens/",
+    "/client/recovery_desk_client.py",
+}  # their own tests
 
 
 @pytest.fixture
@@ -56,6 +65,7 @@ def numbers(question: Question) -> dict[str, int]:
         "job": attempt.job_id,
         "cluster": question.incident.run.cluster_id,
         "policy": make_policy().number,
+        "token": 1,
     }
 
 
@@ -130,6 +140,7 @@ def _stored() -> list[object]:
         list(Cluster.objects.values_list("paused_at")),
         list(Examination.objects.values_list("next_look_at")),
         PolicyVersion.objects.count(),
+        PushToken.objects.count(),
     ]
 
 

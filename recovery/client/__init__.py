@@ -1,0 +1,1 @@
+"""What a training script carries: one file without dependencies, served for download and documented in docs/push.md."""
