@@ -19,7 +19,8 @@ class Identity(StrEnum):
 class Fingerprint:
     """What identifies one execution: who submitted which name when, and the how-manieth start it is.
 
-    `unique_id` is Slurm's own identity of a submission, "" where the release has none.
+    `unique_id` is Slurm's own identity (SLUID), "" where the release has none. It is of one execution: every requeue
+    makes a new one, at once; holds, releases, updates and a restart of the controller keep it (measured on 26.05).
     """
 
     submitted_at: datetime
@@ -35,10 +36,14 @@ def identify(known: Fingerprint | None, seen: Fingerprint, *, completing: bool =
     A requeue moves the restart count up at once, and the submit time when the old execution has completed; where a node
     died meanwhile, the submit time is never moved (both seen on Slurm 22.05). A new submission under a reused id
     starts again from 0 restarts, or belongs to somebody else.
+
+    Submit times are of the controller's clock. Where that was put back, a higher restart count tells of a requeue. A
+    new submission under the same id looks like an older record then, and is ignored until the clock has caught up:
+    nothing tells the two apart, and a restart of what is no longer there would be worse.
     """
     if known is None:
         return Identity.NEW_JOB
-    if seen.submitted_at < known.submitted_at:
+    if seen.submitted_at < known.submitted_at and not _is_requeue(known, seen):
         return Identity.OLD_NEWS
     restarts = seen.restart_count - known.restart_count
     if _is_other_submission(known, seen):
@@ -53,13 +58,13 @@ def identify(known: Fingerprint | None, seen: Fingerprint, *, completing: bool =
 def _is_other_submission(known: Fingerprint, seen: Fingerprint) -> bool:
     """Slurm's own identity decides where both have it, the rest where not.
 
-    Equal means the same submission, whatever was renamed since. A different one on a higher restart count is still
-    taken for a requeue, if owner and name are the same: no promise is known that a requeue keeps it.
+    Equal means the same execution, whatever was renamed since. A different one on a higher restart count is a requeue,
+    if owner and name are the same.
     """
-    same_owner = (seen.user, seen.name) == (known.user, known.name)
-    counted_up = seen.restart_count > known.restart_count
     if known.unique_id and seen.unique_id:
-        return seen.unique_id != known.unique_id and not (same_owner and counted_up)
-    if seen.submitted_at == known.submitted_at:
-        return False
-    return not (same_owner and counted_up)
+        return seen.unique_id != known.unique_id and not _is_requeue(known, seen)
+    return seen.submitted_at != known.submitted_at and not _is_requeue(known, seen)
+
+
+def _is_requeue(known: Fingerprint, seen: Fingerprint) -> bool:
+    return (seen.user, seen.name) == (known.user, known.name) and seen.restart_count > known.restart_count

@@ -73,7 +73,7 @@ class Job(models.Model):
     features = models.CharField(max_length=300, blank=True)  # the constraint as it was written: "h100&ib"
     reservation = models.CharField(max_length=200, blank=True)
     qos = models.CharField(max_length=100, blank=True)
-    unique_id = models.CharField(max_length=40, blank=True)  # Slurm's own identity of a submission, where it has one
+    unique_id = models.CharField(max_length=40, blank=True)  # Slurm's own (SLUID) of the newest attempt, if any
     restart_count = models.IntegerField(default=0)
     submitted_at = models.DateTimeField()  # overwritten by Slurm at each requeue
     seen_at = models.DateTimeField()

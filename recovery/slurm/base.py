@@ -152,7 +152,7 @@ class JobRecord:
     features: str = ""  # the constraint as it was written: "h100&ib", "" for none
     reservation: str = ""
     admin_comment: str = ""
-    unique_id: str = ""  # Slurm's own identity of a submission (SLUID), where the release has one
+    unique_id: str = ""  # Slurm's own identity of this execution (SLUID), where the release has one
     raw_id: str = ""  # the number of its record: of an array task its own, which %j gives; "" where it isn't told
 
 

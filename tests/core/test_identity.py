@@ -55,6 +55,14 @@ def test_a_record_older_than_what_is_known_is_ignored() -> None:
     assert identify(KNOWN, seen) is Identity.OLD_NEWS
 
 
+@pytest.mark.parametrize("unique_ids", [("", ""), ("s1", "s2")])
+def test_a_requeue_after_the_controllers_clock_was_put_back_is_a_new_attempt(unique_ids: tuple[str, str]) -> None:
+    known, seen = (replace(KNOWN, unique_id=unique_id) for unique_id in unique_ids)
+    seen = replace(seen, submitted_at=KNOWN.submitted_at - timedelta(hours=1), restart_count=2)
+    assert identify(known, seen) is Identity.NEW_ATTEMPT
+    assert identify(known, replace(seen, user="bob")) is Identity.OLD_NEWS
+
+
 def test_a_restart_count_that_goes_backwards_is_old_news() -> None:
     assert identify(KNOWN, replace(KNOWN, restart_count=0)) is Identity.OLD_NEWS
 
@@ -67,7 +75,7 @@ def test_a_restart_count_that_goes_backwards_is_old_news() -> None:
         (replace(KNOWN, unique_id="s2"), Identity.NEW_JOB),
         (replace(KNOWN, unique_id="s2", submitted_at=LATER), Identity.NEW_JOB),
         (replace(KNOWN, unique_id="s2", submitted_at=LATER, restart_count=2, user="bob"), Identity.NEW_JOB),
-        # No promise is known that a requeue keeps it.
+        # As Slurm 26.05 does with every requeue.
         (replace(KNOWN, unique_id="s2", submitted_at=LATER, restart_count=2), Identity.NEW_ATTEMPT),
         (replace(KNOWN, submitted_at=LATER), Identity.NEW_JOB),  # one of the two has none: as before
     ],

@@ -119,6 +119,8 @@ def test_a_requeued_job_is_the_same_job_in_a_new_attempt(harness: Harness) -> No
     again = wait_for(harness, first.job_id, JobState.RUNNING, restarts=1)
     assert (again.name, again.user) == (first.name, first.user)
     assert again.submitted_at > first.submitted_at
+    assert again.unique_id == waiting.unique_id
+    assert not first.unique_id or again.unique_id not in ("", first.unique_id)  # Slurm's own is of one execution
     assert again.started_at is not None
     assert again.started_at - again.submitted_at >= timedelta(seconds=harness.client.health().requeue_delay_s - 2)
 
