@@ -14,7 +14,7 @@ PRODUCTION := RECOVERY_DEBUG=false RECOVERY_DATA_DIR=var/check RECOVERY_ALLOWED_
 	RECOVERY_SECRET_KEY=0123456789-only-for-this-check-abcdefghijklmnopqrstuvwxyz
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev-venv demo demo-slurm test test-newslurm torture check bench lock stop clean system-packages
+.PHONY: help venv dev-venv demo demo-slurm test coverage test-newslurm torture check bench lock stop clean system-packages
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo-slurm: venv ## The same on a real Slurm (Debian packages slurm-wlm and mung
 
 test: dev-venv system-packages ## Run every test; as root on Debian installs the system packages that they need
 	@$(PY) -m tests
+
+coverage: dev-venv system-packages ## Run every test and tell which lines they reached; takes twice as long
+	@$(PY) -m tests --coverage
 
 test-newslurm: dev-venv system-packages ## The back ends on Slurm 26.05 with pyslurm, in a chroot of a newer Debian (root, Debian)
 	@$(PY) -m tests.newslurm

@@ -1,10 +1,9 @@
-"""`python -m tests`: every suite but what is left to `make torture`, in the order that makes the best of two cores.
+"""`python -m tests`: every suite but what is left to `make torture`, all side by side.
 
-What needs programs of this machine (real Slurm, Redis, browsers, demos) mostly waits for them: it runs at normal
-priority, one suite after the other, tests/e2e (whole sites on a real Slurm and on PostgreSQL) last. Beside it, at low
-priority, so that they fill the waits and don't slow down what is timed by others' patience: everything else on SQLite,
-in two halves, and what touches the database on PostgreSQL. The first are shown as they go; of the others the closing
-line, or everything where they failed.
+What needs programs of this machine (real Slurm, Redis, browsers, demos) mostly waits for them, each suite for its own;
+what only computes fills those waits at low priority. The first is shown as it goes; of the others the closing lines, or
+everything where they failed. With --coverage all but the runs on PostgreSQL also tell which lines they reached: that
+takes twice the time.
 """
 
 from __future__ import annotations
@@ -15,18 +14,16 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-PYTEST = [sys.executable, "-m", "pytest"]
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 ON_POSTGRES = [sys.executable, "-m", "tests.postgres", "-m", "pytest", "-p", "no:cacheprovider"]
-COVERAGE = ["--cov", "--cov-report="]
-LOW_PRIORITY = ["nice", "-n", "10"]
 PATIENT = ["--timeout=600"]  # whoever gets what the others leave may take several times as long
-PURE = ["-p", "no:cacheprovider", "-m", "not machine", *PATIENT]
+MACHINE, PURE = ["-m", "machine and not torture", *PATIENT], ["-m", "not machine and not torture", *PATIENT]
 RULES = ["tests/core", "tests/simulation", "tests/sources", "tests/torture"]
-DATABASE_SUITES = ["tests/pipeline", "tests/api", "tests/dashboard"]
+DATABASE_SUITES = ["tests/pipeline", "tests/storage", "tests/api", "tests/dashboard"]
 LOGS = Path("var")
 
 
@@ -34,64 +31,61 @@ LOGS = Path("var")
 class Suite:
     title: str
     command: Sequence[str]
-    env: dict[str, str] = field(default_factory=dict)
+    nice: int = 10
 
 
-FOREGROUND = (
+def ignoring(*folders: str) -> list[str]:
+    return [f"--ignore={folder}" for folder in folders]
+
+
+SUITES = (
+    # whole sites are timed by others' patience: they come first
+    Suite(title="Whole sites on a real Slurm", command=[*ON_POSTGRES, "-m", "not torture", "tests/e2e"], nice=0),
+    Suite(title="Back ends on a real Slurm", command=[*PYTEST, *MACHINE, "tests/slurm"], nice=5),
     Suite(
-        title="What needs this machine's programs",
-        command=[*PYTEST, "--ignore=tests/e2e", "-m", "machine", *COVERAGE],
-        env={"COVERAGE_FILE": ".coverage.machine"},
+        title="Demos, browsers and other programs",
+        command=[*PYTEST, *MACHINE, *ignoring("tests/e2e", "tests/slurm")],
+        nice=5,
     ),
-    Suite(title="Whole sites on a real Slurm", command=[*ON_POSTGRES, "-m", "not torture", "tests/e2e"]),
-)
-BESIDE = (
-    Suite(
-        title="Rules, simulations and sources",
-        command=[*LOW_PRIORITY, *PYTEST, *PURE, *COVERAGE, *RULES],
-        env={"COVERAGE_FILE": ".coverage.rules"},
-    ),
-    Suite(
-        title="Everything else, on SQLite",
-        command=[*LOW_PRIORITY, *PYTEST, *PURE, *COVERAGE, *[f"--ignore={folder}" for folder in RULES]],
-        env={"COVERAGE_FILE": ".coverage.sqlite"},
-    ),
-    Suite(
-        title="On PostgreSQL", command=[*LOW_PRIORITY, *ON_POSTGRES, "-m", "not machine", *PATIENT, *DATABASE_SUITES]
-    ),
+    Suite(title="Rules, simulations and sources", command=[*PYTEST, *PURE, *RULES]),
+    Suite(title="Everything else, on SQLite", command=[*PYTEST, *PURE, *ignoring(*RULES)]),
+    Suite(title="On PostgreSQL", command=[*ON_POSTGRES, *PURE, *DATABASE_SUITES]),
 )
 
 
-def main() -> int:
-    codes = side_by_side()
-    subprocess.run([sys.executable, "-m", "coverage", "combine", "--quiet"], check=False)
-    subprocess.run([sys.executable, "-m", "coverage", "report"], check=False)
+def main(arguments: Sequence[str]) -> int:
+    covered = "--coverage" in arguments
+    codes = side_by_side(covered=covered)
+    if covered:
+        subprocess.run([sys.executable, "-m", "coverage", "combine", "--quiet"], check=False)
+        subprocess.run([sys.executable, "-m", "coverage", "report"], check=False)
     return next((code for code in codes if code), 0)
 
 
-def side_by_side() -> list[int]:
+def side_by_side(*, covered: bool) -> list[int]:
     LOGS.mkdir(exist_ok=True)
     with ExitStack() as stack:
-        logs = [stack.enter_context((LOGS / f"test-{number}.log").open("w+b")) for number in range(len(BESIDE))]
-        started = [_start(suite, log) for suite, log in zip(BESIDE, logs, strict=True)]
+        logs = [stack.enter_context((LOGS / f"test-{number}.log").open("w+b")) for number in range(len(SUITES))]
+        outputs = [None, *logs[1:]]
+        print(f"{SUITES[0].title}:", flush=True)
+        started = [_start(number, suite, outputs[number], covered=covered) for number, suite in enumerate(SUITES)]
         try:
-            codes = [_run(suite) for suite in FOREGROUND]
-            beside = [process.wait() for process in started]
+            codes = [process.wait() for process in started]
         finally:
             _interrupt(started)
-        for suite, code, log in zip(BESIDE, beside, logs, strict=True):
+        for suite, code, log in zip(SUITES[1:], codes[1:], logs[1:], strict=True):
             _show(suite, code, log)
-    return codes + beside
+    return codes
 
 
-def _run(suite: Suite) -> int:
-    print(f"\n{suite.title}:", flush=True)
-    return subprocess.run(suite.command, env=os.environ | suite.env, check=False).returncode
-
-
-def _start(suite: Suite, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(number: int, suite: Suite, output: IO[bytes] | None, *, covered: bool) -> subprocess.Popen[bytes]:
+    coverage = ["--cov", "--cov-report="] if covered and suite.command[: len(PYTEST)] == PYTEST else []
     return subprocess.Popen(
-        suite.command, env=os.environ | suite.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        ["nice", "-n", str(suite.nice), *suite.command, *coverage],
+        env={**os.environ, "COVERAGE_FILE": f".coverage.{number}"},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
     )
 
 
@@ -100,7 +94,8 @@ def _interrupt(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-            process.wait(30)
+    for process in processes:
+        process.wait(30)
 
 
 def _show(suite: Suite, code: int, log: IO[bytes]) -> None:
@@ -113,4 +108,4 @@ def _show(suite: Suite, code: int, log: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

@@ -23,16 +23,12 @@ _MODULES = ("tests.slurm.rest_harness", "tests.slurm.native_harness")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BackEnd:
-    """`marks` say what its tests need; `accounting_marks` what those with accounting need besides.
-
-    `modules` are those of the suite that it runs, () all: kinds of one back end share the suite between them.
-    """
+    """`marks` say what its tests need; `accounting_marks` what those with accounting need besides."""
 
     name: str
     open: Callable[[pytest.FixtureRequest, Path], Harness]
     marks: tuple[pytest.MarkDecorator, ...] = ()
     accounting_marks: tuple[pytest.MarkDecorator, ...] = ()
-    modules: tuple[str, ...] = ()
 
 
 def _simulator(request: pytest.FixtureRequest, folder: Path) -> Harness:

@@ -7,20 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.back_ends import BackEnd, params
+from tests.slurm.back_ends import params
 from tests.slurm.harness import Harness
 from tests.slurm.rest_server import Server, serving
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = [item for item in items if not _is_for_another_kind(item)]
-
-
-def _is_for_another_kind(item: pytest.Item) -> bool:
-    """Whether this test of the suite is one that the back end leaves to another kind of itself."""
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    back_end = params.get("harness") or params.get("accounted")
-    return isinstance(back_end, BackEnd) and bool(back_end.modules) and item.path.stem not in back_end.modules
 
 
 @pytest.fixture(params=params())

@@ -5,7 +5,6 @@ The lab's own commands tell what is true, so that slurmrestd does not vouch for 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from recovery.demo.lab import SlurmLab
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.registry import client_for
-from tests.slurm.back_ends import ONLY, BackEnd
+from tests.slurm.back_ends import BackEnd
 from tests.slurm.harness import Harness
 from tests.slurm.lab_harness import LabHarness
 
@@ -59,18 +58,12 @@ def _together(request: pytest.FixtureRequest, folder: Path) -> Harness:
     return LabHarness(lab, client(together_options(lab)), folder)
 
 
-# On a real Slurm each test of the suite takes a second or more. Both kinds of authentication lead to the same calls,
-# so they share it: what is read with JWT, what is done over the socket, and what is done again with the commands
-# beside it. A run on back ends by name (back_ends.ONLY) tries all of it on each.
-_READS, _WRITES = ("test_contract",), ("test_contract_writes", "test_contract_races")
-_KINDS = (("rest-jwt", _jwt, _READS), ("rest-local", _local, _WRITES), ("rest-together", _together, _WRITES))
 BACK_ENDS = [
     BackEnd(
         name=name,
         open=open_,
         marks=(pytest.mark.slurm, pytest.mark.slurmrestd),
         accounting_marks=(pytest.mark.accounting,),
-        modules=() if ONLY in os.environ else modules,
     )
-    for name, open_, modules in _KINDS
+    for name, open_ in (("rest-jwt", _jwt), ("rest-local", _local), ("rest-together", _together))
 ]
