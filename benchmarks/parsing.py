@@ -1,70 +1,144 @@
-"""Reading and parsing a log, against Python just iterating over the same lines in the same run."""
+"""Reading and parsing logs, against Python just iterating over the same lines in the same run.
+
+Two logs: the common one, of which most is chatter, and one of nothing but progress and few other lines.
+"""
 
 from __future__ import annotations
 
+import random
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.timing import timed
+from benchmarks.timing import Work, side_by_side
 from recovery.core.logs import LogParser
-from recovery.core.types import LogLine
 from recovery.sources.job_logs import Cursor, read_log
 
-STEPS = 10_000
+LINES = 60_000
+PROGRESS_SHARE = 0.06  # of the lines of the common log
 MEGABYTE = 1e6
-PROGRESS = (
-    " [2026-01-11 09:{minute:02}:{second:02}] iteration {step:8}/  500000 | consumed samples: {samples:12} |"
-    " elapsed time per iteration (ms): 5012.3 | throughput per GPU (TFLOP/s/GPU): 412.7 | learning rate: 3.0E-04 |"
-    " global batch size:  1024 | lm loss: 2.104512E+00 | loss scale: 1.0 | grad norm: 0.312 |"
+SAVE_EVERY = 200
+
+_PROGRESS = (
+    " [2026-01-11 09:{minute:02}:{second:02}.{micro:06}] iteration {step:8}/  500000 | consumed samples: {samples:12} |"
+    " elapsed time per iteration (ms): {ms}.3 | throughput per GPU (TFLOP/s/GPU): 412.7 | learning rate: 3.0E-04 |"
+    " global batch size:  1024 | lm loss: 2.1{micro:06}E+00 | loss scale: 1.0 | grad norm: 0.312 |"
     " number of skipped iterations:   0 | number of nan iterations:   0 |"
 )
-CHATTER = "{rank}: INFO:nemo:rank {rank} step {step} allocated 61.2 GiB, reserved 70.4 GiB, cache hit 0.93"
+_SAVED = "  successfully saved checkpoint from iteration {step:7} to /ckpt/llama-70b [ t 1/8, p 1/4 ]"
+_WORDS = (  # noqa: SIM905 - as a text it can be read
+    "the of a to and in is river moon seven quick brown mountain market letter window garden winter answer people "
+    "little morning water paper story music yellow travel number evening table picture friend silver bridge"
+).split()
+Line = Callable[[Callable[[int], int]], str]
 
 
-def text() -> str:
-    """One progress line of Megatron's, then three of other things, as often as there are steps."""
-    lines = []
-    for step in range(1, STEPS + 1):
-        when = {"minute": step // 60 % 60, "second": step % 60}
-        lines.append(PROGRESS.format(step=step, samples=step * 1024, **when))
-        lines += [CHATTER.format(rank=rank, step=step) for rank in range(3)]
-        if step % 500 == 0:
-            lines.append(f"  successfully saved checkpoint from iteration {step:7} to /ckpt/llama-70b [ t 1/8, p 1/4 ]")
-    return "\n".join(lines) + "\n"
+def _prose(n: Callable[[int], int]) -> str:
+    return f"sample {n(10_000)}: " + " ".join(_WORDS[n(len(_WORDS))] for _ in range(10 + n(14)))
 
 
-def run() -> dict[str, float]:
-    content = text()
-    megabytes = len(content.encode()) / MEGABYTE
+def _bar(n: Callable[[int], int]) -> str:
+    states = range(1 + n(40))
+    bar = "Loading dataset shards: {0:3}%|{1:10}| {0}/100 [00:{0:02}<00:{2:02}, {3}.{4:02}it/s]"
+    return "\r".join(bar.format(i, "█" * (i // 10), 60 - i, n(30), n(100)) for i in states)
+
+
+def _channel(n: Callable[[int], int]) -> str:
+    node = f"gpu-{n(100):02}:{10_000 + n(90_000)}:{10_000 + n(90_000)} [{n(8)}]"
+    return f"{node} NCCL INFO Channel {n(32):02}/0 : {n(512)}[{n(8)}] -> {n(512)}[{n(8)}] via P2P/CUMEM/read"
+
+
+def _communicator(n: Callable[[int], int]) -> str:
+    node = f"gpu-{n(100):02}:{10_000 + n(90_000)}:{10_000 + n(90_000)} [{n(8)}]"
+    return (
+        f"{node} NCCL INFO comm 0x{n(2**46):x} rank {n(512)} nranks 512 cudaDev {n(8)} busId {n(2**20):x} - Init START"
+    )
+
+
+def _worker(n: Callable[[int], int]) -> str:
+    when = f"2026-01-11 09:{n(60):02}:{n(60):02},{n(1000):03}"
+    what = f"fetched shard-{n(10**6):06}.tar from /data/pile/train in 0.{n(1000):03} s (queue {n(64)})"
+    return f"[rank{n(512)}]: {when} INFO data.loader: worker {n(16)} {what}"
+
+
+def _memory(n: Callable[[int], int]) -> str:
+    sizes = f"allocated {n(70)}.{n(100):02} GiB, reserved {n(80)}.{n(100):02} GiB, max {n(80)}.{n(100):02} GiB"
+    return f"{n(512)}: [before microbatch {n(64)}] {sizes}"
+
+
+def _gauges(n: Callable[[int], int]) -> str:
+    gauges = f'"util": {n(100)}, "temp_c": {n(90)}, "power_w": {n(700)}.{n(10)}'
+    return f'{{"ts": 17680{n(10**5):05}.{n(10**6):06}, "level": "INFO", "host": "gpu-{n(100):02}", {gauges}}}'
+
+
+CHATTER: tuple[tuple[int, Line], ...] = (  # how often, and what
+    (290, _channel),
+    (5, _communicator),
+    (180, _worker),
+    (120, _memory),
+    (
+        80,
+        lambda n: (
+            f"    forward-backward ...............................: ({n(5000)}.{n(100):02}, {n(5000)}.{n(100):02})"
+        ),
+    ),
+    (80, _gauges),
+    (
+        60,
+        lambda n: (
+            "/usr/lib/python3/torch/utils/checkpoint.py:464: FutureWarning: `torch.cpu.amp.autocast` is deprecated."
+        ),
+    ),
+    (60, lambda n: "  with device_autocast_ctx, torch.cpu.amp.autocast(**ctx.cpu_autocast_kwargs):"),
+    (40, _prose),
+    (20, _bar),
+)
+
+
+def common_log(*, progress_share: float = PROGRESS_SHARE, lines: int = LINES, seed: int = 1) -> str:
+    """Chatter of ten kinds, among it the progress lines of Megatron's and what it says of its checkpoints."""
+    chance = random.Random(seed)  # noqa: S311 - the same log in every run
+    kinds = chance.choices([kind for _, kind in CHATTER], [share for share, _ in CHATTER], k=lines)
+    made: list[str] = []
+    step = 0
+    for kind in kinds:
+        if chance.random() >= progress_share:
+            made.append(kind(chance.randrange))
+            continue
+        step += 1
+        when = {"minute": step // 60 % 60, "second": step % 60, "micro": chance.randrange(10**6)}
+        made.append(_PROGRESS.format(step=step, samples=step * 1024, ms=4000 + chance.randrange(1000), **when))
+        if step % SAVE_EVERY == 0:
+            made.append(_SAVED.format(step=step))
+    return "\n".join(made) + "\n"
+
+
+def run() -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "job.out"
-        path.write_text(content, encoding="utf-8")
-        lines = [
-            LogLine(text=line, file=str(path), number=number, offset=0)
-            for number, line in enumerate(content.splitlines(), start=1)
-        ]
-        plain = timed(lambda: _iterate(path))
-        parsed = timed(lambda: _parse(lines))
-        followed = timed(lambda: follow(path))
+        return {
+            "common": _measure(Path(folder) / "common.out", common_log()),
+            "progress_only": _measure(Path(folder) / "progress.out", common_log(progress_share=1.0, lines=LINES // 6)),
+        }
+
+
+def _measure(path: Path, content: str) -> dict[str, float]:
+    path.write_text(content, encoding="utf-8")
+    megabytes = path.stat().st_size / MEGABYTE
+    timings = side_by_side({"iterate": Work(lambda: _iterate(path)), "follow": Work(lambda: follow(path))})
+    iterate, followed = timings["iterate"], timings["follow"]
     return {
         "megabytes": round(megabytes, 1),
-        "lines": len(lines),
-        "iterate_mb_per_s": round(megabytes / plain.seconds, 1),
-        "parse_mb_per_s": round(megabytes / parsed.seconds, 1),
+        "lines": content.count("\n"),
+        "iterate_mb_per_s": round(megabytes / iterate.seconds, 1),
         "read_and_parse_mb_per_s": round(megabytes / followed.seconds, 1),
-        "read_and_parse_times_iterate": round(followed.seconds / plain.seconds, 1),
-        "spread": round(max(plain.spread, parsed.spread, followed.spread), 2),
+        "share_of_iterating": round(iterate.seconds / followed.seconds, 2),
+        "spread": round(max(iterate.spread, followed.spread), 2),
     }
 
 
 def _iterate(path: Path) -> int:
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8", newline="\n") as file:
         return sum(1 for line in file if line.strip())
-
-
-def _parse(lines: list[LogLine]) -> int:
-    parser = LogParser()
-    return sum(len(parser.feed(line)) for line in lines)
 
 
 def follow(path: Path) -> int:
@@ -72,7 +146,7 @@ def follow(path: Path) -> int:
     parser, cursor, found = LogParser(), Cursor(), 0
     while True:
         got = read_log(str(path), cursor, roots=[str(path.parent)])
-        found += sum(len(parser.feed(line)) for line in got.lines)
+        found += len(parser.feed_bytes(got.read))
         cursor = got.cursor
         if not got.more:
             return found

@@ -161,6 +161,8 @@ class Matcher:
         if literals is None:
             literals = (literal for gate, held in self._gates if gate in text for literal in held)
         tried = {index for literal in literals if literal in text for index in self._by_literal[literal]}
+        if not tried:
+            return []
         found: list[tuple[Rule, re.Match[str]]] = []
         for index in sorted(tried, key=lambda i: (self._rules[i][0].fallback, i)):
             rule, pattern = self._rules[index]

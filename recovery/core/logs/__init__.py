@@ -13,7 +13,7 @@ from recovery.core.logs import blocks, generic
 from recovery.core.logs.cut import LogBytes, line_at
 from recovery.core.logs.formats import FORMATS
 from recovery.core.logs.lines import MAX_RANK, SHOWN_CHARS, CleanLine, clean
-from recovery.core.logs.marks import Format, Mark, Memory
+from recovery.core.logs.marks import Mark, Memory
 from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.logs.ranks import Place, RankMap
 from recovery.core.logs.sieve import Readers, Sieve, shapes_of
@@ -74,6 +74,7 @@ class LogParser:
         shapes = shapes_of(read.data)
         passed_over = self._sieve.passed_over(growing=self._growing)
         wanted = [index for index, over in enumerate(map(passed_over.__contains__, shapes)) if not over]
+        self._sieve.sift(map(shapes.__getitem__, wanted))
         if read.cut and wanted[:1] != [0]:
             wanted.insert(0, 0)
         index = start = 0  # of the first line that was not dealt with
@@ -116,7 +117,6 @@ class LogParser:
 
     def _feed(self, line: LogLine, readers: Readers, cleaned: CleanLine | None) -> list[Signal]:
         if readers.silent and not self._awake(readers):
-            self._ranks.interrupt()
             return []
         cleaned = cleaned or clean(line.text, utc_offset=self._utc_offset)
         place = self._ranks.read(cleaned) if readers.place else self._ranks.pass_by(cleaned)
@@ -140,7 +140,7 @@ class LogParser:
 
     def _awake(self, readers: Readers) -> bool:
         """Whether a line that says nothing to the formats may still say something."""
-        return bool(self._open or (readers.growth and self._growing))
+        return bool(self._open or self._ranks.in_block or (readers.growth and self._growing))
 
     def _by_format(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
         """What the first format that knows the line says, after what a report says that the line ends."""
@@ -148,24 +148,24 @@ class LogParser:
             self._note(_OWN, [mark])
             return [_signal(mark, line, cleaned, place)]
         signals: list[Signal] = []
-        wanted: Sequence[Format] = readers.formats
+        wanted = readers.formats
         if self._open:
-            wanted = [each for each in FORMATS if each in readers.formats or each.name in self._open]
+            wanted = tuple(each for each in FORMATS if each in readers.formats or each.name in self._open)
         for trainer in wanted:
             memory = self.memory.setdefault(trainer.name, {})
             marks = trainer.read(cleaned, memory)
-            was_open = trainer.name in self._open
-            if was_open is not (blocks.OPEN in memory):
+            was_open, is_open = trainer.name in self._open, blocks.OPEN in memory
+            if was_open is not is_open:
                 self._open ^= {trainer.name}
             if marks:
                 signals += [_signal(mark, line, cleaned, place) for mark in marks]
                 self._note(trainer.name, marks)
-            if blocks.OPEN in memory or (marks and not was_open):
+            if is_open or (marks and not was_open):
                 break
         return signals
 
     def _note(self, name: str, marks: Sequence[Mark]) -> None:
-        if any(mark.kind is SignalKind.PROGRESS for mark in marks):
+        if self.format != name and any(mark.kind is SignalKind.PROGRESS for mark in marks):
             self.memory["format"] = name
             self.memory.pop(_GENERIC, None)  # the fallback has no say any more
             self._growing = False

@@ -69,6 +69,8 @@ _PREPARING = re.compile(
     r"|(?:of|in|during) (?:the )?(?:warm-?up|set-?up|data))",
     re.IGNORECASE,
 )
+COUNTING = ("step", "iter", "num_updates", "%|")  # one of them, in small letters, stands in every line that counts
+
 _WORD = re.compile(r"[A-Za-z]{2}")
 
 
@@ -88,10 +90,10 @@ class Reading:
 
 def may_count(text: str) -> bool:
     """Whether `text` holds what every reading needs. Depends on its shape alone: digits may be exchanged for others."""
-    if "%|" in text:
-        return True
     text = text.lower()
-    return "step" in text or "iter" in text or "num_updates" in text
+    if "step" in text or "iter" in text or "num_updates" in text:
+        return True
+    return "%|" in text and ("train" in text or "loss" in text)  # the bar's name, or behind it
 
 
 def read(text: str) -> Reading | None:

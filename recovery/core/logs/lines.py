@@ -133,9 +133,13 @@ def time_of(text: str, *, utc_offset: timedelta) -> datetime | None:
     Sources: Megatron's bracket, Python's logging (comma), ISO 8601 of containers and Slurm (`CANCELLED AT …`),
     torchelastic's `time : 2026-02-03_04:05:06`.
     """
-    found = _TIME_FIRST.match(text) or _TIME_NAMED.search(text, 0, _TIME_WITHIN)
+    found = _TIME_FIRST.match(text)
     if found is None:
-        return None
+        if "AT" not in text and "time" not in text:
+            return None
+        found = _TIME_NAMED.search(text, 0, _TIME_WITHIN)
+        if found is None:
+            return None
     try:
         local = datetime.fromisoformat(found[1])
         if found[2] is None and not utc_offset:

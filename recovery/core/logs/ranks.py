@@ -21,6 +21,7 @@ _HOST_PID = re.compile(r"host:? " + _NAME + r" pid:? ?[0-9]{1,10}\b")
 _BARE_NAME = re.compile(_NAME + r"$")
 _NCCL = re.compile(_NAME + r":[0-9]{1,10}:[0-9]{1,10} \[[0-9]{1,4}\] NCCL ")
 _NCCL_RANK = re.compile(r"\brank ([0-9]{1,7}) nranks ")
+TELLING = (" nranks ", "host")
 _BLOCK_FIELD = re.compile(r" {0,16}(time|host|rank|exitcode|error_file|traceback) {0,12}: (\S{1,300})")
 _BLOCK_RANK = re.compile(r"([0-9]{1,7})$")
 
@@ -108,18 +109,20 @@ class RankMap:
 
 
 def may_tell(text: str, *, labelled: bool) -> bool:
-    """Whether something could be learned from a line; `labelled` by srun. Digits may be exchanged for others."""
-    return (
-        (" NCCL " in text and " nranks " in text)
-        or (text.startswith("host") and " pid" in text)
-        or (labelled and " " not in text)
-        or _BLOCK_FIELD.match(text) is not None
-    )
+    """Whether something could be learned from a line by itself; `labelled` by srun. Digits may be exchanged for others.
+
+    It holds one of TELLING, or is a single word with a label.
+    """
+    if " nranks " in text and " NCCL " in text:
+        return True
+    if "host" in text and (_HOST_PID.match(text) or _BLOCK_FIELD.match(text)):
+        return True
+    return labelled and " " not in text
 
 
 def has_place(text: str) -> bool:
-    """Whether a line names its node itself."""
-    return " NCCL " in text
+    """Whether a line tells by itself, or in a torchelastic block, where it comes from."""
+    return " NCCL " in text or _BLOCK_FIELD.match(text) is not None
 
 
 def short(name: str) -> str:

@@ -3,11 +3,14 @@
 A line's shape is the line with every digit as 0. Everything that is looked for holds a fixed piece of text, so what
 such a piece can't be found in need not be looked at; with the digits of both sides as 0 that is true of all lines of a
 shape. Logs repeat few shapes, so the answers are remembered. The memory is bounded, and only speed depends on it.
+
+Prose has a new shape in every line, but few words: of each text that is looked for, the longest piece without spaces
+must be part of one of the line's words. So words are remembered as well (`Words`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from recovery.core.diagnose import catalogue
@@ -17,8 +20,10 @@ from recovery.core.logs.marks import Format
 
 MOST_SHAPES = 4096
 MOST_SILENT = 20_000
+MOST_WORDS = 50_000
 LONGEST = 512  # bytes of a line whose shape is remembered
 _AS_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
+_PRINTED = bytes(range(32, 127)) + b"\t"  # of other characters some are taken out before a line is matched
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +74,9 @@ class Sieve:
         self._known: dict[bytes, Readers] = {}
         self._mute: set[bytes] = {b""}
         self._silent: set[bytes] = {b""}
+        looked_for = [piece.encode("latin-1") for piece in pieces]
+        looked_for += [shape_of(text) for text in (*ranks.TELLING, *([] if own is None else [own]))]
+        self._words = Words(looked_for, [shape_of(text) for text in generic.COUNTING])
 
     def passed_over(self, *, growing: bool) -> Collection[bytes]:
         """Shapes of whole lines that need not be cut out and looked at; fewer where the fallback is asked as well."""
@@ -76,13 +84,27 @@ class Sieve:
 
     def pass_over(self, shape: bytes, readers: Readers | None) -> None:
         """Keep in mind that nobody has to look at lines of this shape. None: there is nothing in them."""
-        if len(shape) > LONGEST or (readers is not None and not readers.silent):
-            return
-        for shapes in (self._silent,) if readers is not None and readers.growth else (self._silent, self._mute):
+        if len(shape) <= LONGEST and (readers is None or readers.silent):
+            self._keep(shape, growth=readers is not None and readers.growth)
+
+    def _keep(self, shape: bytes, *, growth: bool) -> None:
+        for shapes in (self._silent,) if growth else (self._silent, self._mute):
             if len(shapes) >= MOST_SILENT:
                 shapes.clear()
                 shapes.add(b"")
             shapes.add(shape)
+
+    def sift(self, shapes: Iterable[bytes]) -> None:
+        """Pass over those of the shapes whose words already tell that nobody has to look at them."""
+        fresh = {shape for shape in shapes if len(shape) <= LONGEST}
+        fresh -= self._silent
+        lines = {shape: shape.split() for shape in fresh if not shape.translate(None, _PRINTED)}
+        self._words.learn(lines.values())
+        for shape, words in lines.items():
+            if len(words) > 1 and words[-2].endswith(b":"):
+                continue  # one word behind a label of srun's may be a node
+            if self._words.harmless.issuperset(words):
+                self._keep(shape, growth=not self._words.mute.issuperset(words))
 
     def recall(self, raw: str) -> Readers | None:
         """The readers of a raw line whose shape was seen before."""
@@ -121,3 +143,45 @@ class Sieve:
             silent=not (formats or literals or own or tells) and (bar is None or bar.silent),
             bar=bar,
         )
+
+
+class Words:
+    """Remembers which words can't be part of anything that is looked for. Bounded.
+
+    `harmless`: what the formats and the failure catalogue look for; `mute`: what the fallback looks for as well. An empty text that is looked for makes every word harmful.
+    """
+
+    def __init__(self, looked_for: Iterable[bytes], counting: Iterable[bytes]) -> None:
+        self._looked_for = {max(text.split(), key=len, default=b"") for text in looked_for}
+        self._counting = set(counting)
+        self._known: set[bytes] = set()
+        self.harmless: set[bytes] = set()
+        self.mute: set[bytes] = set()
+
+    def learn(self, lines: Iterable[Sequence[bytes]]) -> None:
+        """Look at the words that are new. Those of a line are apart by spaces."""
+        fresh = set().union(*lines) - self._known
+        if len(self._known) + len(fresh) > MOST_WORDS:
+            for words in (self._known, self.harmless, self.mute):
+                words.clear()
+            fresh = set().union(*lines)
+        harmless = fresh - _holding(fresh, self._looked_for)
+        self.harmless |= harmless
+        counting = _holding({word.lower() for word in harmless}, self._counting)
+        self.mute |= {word for word in harmless if word.lower() not in counting}
+        self._known |= fresh
+
+
+def _holding(words: set[bytes], pieces: set[bytes]) -> set[bytes]:
+    """Those of the words that hold one of the pieces; the empty piece is in all of them."""
+    if b"" in pieces:
+        return set(words)
+    text = b" " + b" ".join(words) + b" "
+    found: set[bytes] = set()
+    for piece in pieces:
+        at = text.find(piece)
+        while at >= 0:
+            end = text.find(b" ", at)
+            found.add(text[text.rfind(b" ", 0, at) + 1 : end])
+            at = text.find(piece, end)
+    return found

@@ -49,6 +49,8 @@ class _HuggingFace:
 
     def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         text = line.text
+        if "%|" in text and "{" not in text and not text.lstrip()[:1].isdigit():
+            return ()  # a bar with a name is none of its own
         bar = bar_of(text)
         if "{" in text and ("'epoch': " in text or '"epoch": ' in text):
             return _dict(text, bar or bar_of(line.before), memory)

@@ -13,7 +13,7 @@ from recovery.core.logs.lines import CleanLine
 from recovery.core.logs.marks import Format, Mark, Memory, finite, step_of
 from recovery.core.types import SignalKind
 
-_ITERATION = re.compile(r"\biteration {1,12}([0-9]{1,10})/ {0,12}([0-9]{1,10}) {0,4}\|")
+_ITERATION = re.compile(r"iteration {1,12}([0-9]{1,10})/ {0,12}[0-9]{1,10} {0,4}\|")  # begins with text: found fast
 _NEOX = "samples/sec:"  # in front of GPT-NeoX's lines
 _EVALUATING = re.compile(r"(?:^| )Evaluating on [0-9]{1,12} samples$")
 _ITS_FIELDS = ("consumed samples:", "elapsed time per iteration")  # NeMo's lines begin alike and lack both
@@ -51,10 +51,12 @@ class _Megatron:
 
 def _progress(found: re.Match[str], text: str, memory: Memory) -> Sequence[Mark]:
     step = step_of(found[1])
-    if step is None or not any(field in text for field in _ITS_FIELDS) or _NEOX in text[: found.start()]:
+    consumed, elapsed = _ITS_FIELDS
+    if step is None or not (consumed in text or elapsed in text) or _NEOX in text[: found.start()]:
         return ()
     elapsed_ms = _value(text, "elapsed time per iteration (ms):")
-    memory.pop("no_tracker", None)
+    if memory:
+        memory.pop("no_tracker", None)
     progress = Mark(
         kind=SignalKind.PROGRESS,
         rule="megatron.iteration",

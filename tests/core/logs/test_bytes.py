@@ -1,0 +1,123 @@
+"""Reading a log as bytes gives what reading all its lines gives, one by one, with nobody left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from recovery.core.diagnose import catalogue
+from recovery.core.logs import LogParser
+from recovery.core.logs.cut import LogBytes, lines_of
+from recovery.core.logs.formats import FORMATS
+from recovery.core.logs.lines import CleanLine
+from recovery.core.logs.own_pattern import own_pattern
+from recovery.core.logs.sieve import MOST_SILENT, MOST_WORDS, Readers, Sieve
+from recovery.core.types import Signal, SignalKind
+from recovery.sources.job_logs import Cursor, read_log
+from tests.core.logs.corpus import CASES, FOLDER
+from tests.core.logs.test_parser import PIECES, REAL_LINES
+
+OWN = own_pattern(r"upd (?P<step>\d+).*L=(?P<loss>\S+)")
+CORPUS = {case: (FOLDER / f"{case}.log").read_bytes() for case in CASES}
+LINES = sorted({line for data in CORPUS.values() for line in data.split(b"\n")}) + [
+    line.encode("utf-8", "surrogatepass") for line in REAL_LINES
+]
+MORE = [
+    b"\xff\xfe\x00", b"\xe2\x96", b"st\xe2\x80\x8bep 5 loss 2", b"st\x1b[0mep 7 loss 2", b"\x1b7step 9 loss 2", b"",
+    b"3: n2", b"3:  n1", b"   ", b"7: [default0]:n2", b"n2:1:2 [0] NCCL INFO comm 0x1 rank 9 nranks 16 cudaDev 1",
+    b"the quick brown fox", b"Loading: 5%|#| 5/100 [00:01<00:02, 3it/s]", b"upd 7 then L=2.5", b"UPD 8 L=3",
+    b"\t\tat the end", b"RuntimeError: CUDA error: an illegal memory access was encountered", b"rank : 3", b"host : n1",
+    b"x" * 600 + b" iteration 5", b"loss is nan", b"NCCL", b"  rank      : 12 (local_rank: 1)", b"\x9b0mstep 3 loss 1",
+]  # fmt: skip
+PIECE = st.one_of(
+    st.sampled_from([*LINES, *MORE]),
+    st.lists(st.sampled_from(PIECES), max_size=8).map(lambda pieces: "".join(pieces).encode("utf-8", "surrogatepass")),
+    st.sampled_from(sorted(catalogue.LOG_LITERALS)).map(lambda text: f"x {text} y".encode()),
+    st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"")),
+)
+LOGS = st.lists(st.tuples(PIECE, st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\r", b""])), max_size=30).map(
+    lambda pieces: b"".join(piece + end for piece, end in pieces)
+)
+
+
+class Everybody(Sieve):
+    """A sieve that lets everything through, and remembers nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(FORMATS, own=OWN.word)
+        self.everyone = Readers(
+            formats=tuple(FORMATS), literals=catalogue.LOG_LITERALS, own=True, place=True, growth=True, silent=False,
+            bar=None,
+        )  # fmt: skip
+
+    def recall(self, raw: str) -> Readers | None:
+        return None
+
+    def readers(self, raw: str, cleaned: CleanLine) -> Readers:
+        bar = self.everyone if cleaned.before else None
+        everyone = self.everyone
+        return Readers(
+            formats=everyone.formats, literals=everyone.literals, own=True, place=True, growth=True, silent=False,
+            bar=bar,
+        )  # fmt: skip
+
+
+def slowly(data: bytes, *, own: bool) -> list[Signal]:
+    parser = LogParser(nodes=("n1", "n2"), own=OWN if own else None)
+    parser._sieve = Everybody()
+    return [signal for line in lines_of(LogBytes(data=data, file="a")) for signal in parser.feed(line)]
+
+
+def fast(data: bytes, *, own: bool) -> list[Signal]:
+    return LogParser(nodes=("n1", "n2"), own=OWN if own else None).feed_bytes(LogBytes(data=data, file="a"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_log_of_the_corpus_says_the_same_as_bytes(case: str) -> None:
+    for _ in range(2):  # the second time all shapes are known
+        assert fast(CORPUS[case], own=False) == slowly(CORPUS[case], own=False)
+
+
+@settings(max_examples=80, deadline=None)
+@given(LOGS, st.booleans())
+def test_no_mixture_of_lines_says_less_or_more_as_bytes(data: bytes, own: bool) -> None:
+    assert fast(data, own=own) == slowly(data, own=own)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.permutations(LINES), st.integers(10, 60))
+def test_whole_logs_say_the_same_whatever_is_known_of_their_shapes(lines: list[bytes], count: int) -> None:
+    data = b"\n".join(lines[:count])
+    assert fast(data, own=True) == slowly(data, own=True)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=LOGS, cuts=st.lists(st.integers(0, 2000), max_size=4))
+def test_it_does_not_matter_at_which_bytes_a_look_ended(data: bytes, cuts: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    signals: list[Signal] = []
+    memory: dict[str, object] = {}
+    cursor = Cursor()
+    for cut in [*sorted(cuts), len(data)]:
+        path.write_bytes(data[:cut])
+        got = read_log(str(path), cursor, roots=[str(tmp_path)], final=cut >= len(data))
+        parser = LogParser(nodes=("n1", "n2"), own=OWN, memory=json.loads(json.dumps(memory)))
+        signals += parser.feed_bytes(got.read)
+        memory, cursor = parser.memory, got.cursor
+    progress = [(s.kind, s.line, s.step) for s in signals if s.kind is SignalKind.PROGRESS]
+    whole = [(s.kind, s.line, s.step) for s in slowly(data, own=True) if s.kind is SignalKind.PROGRESS]
+    if b"\r" not in data:  # of a bar every state counts that was the last when we looked
+        assert progress == whole
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    sieve = Sieve(FORMATS)
+    words = [f"w{number:x}".translate(str.maketrans("0123456789", "ghijklmnop")).encode() for number in range(60_000)]
+    for start in range(0, len(words), 1000):
+        sieve.sift(words[start : start + 1000])
+        assert len(sieve.passed_over(growing=True)) <= MOST_SILENT + 1
+        assert len(sieve._words._known) <= MOST_WORDS
