@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,20 @@ def picture_can_be_fresh(app_configs: Apps, **kwargs: Any) -> Iterator[CheckMess
             hint="Give at least 2 × RECOVERY_TICK_S: nothing acts on a stale picture.",
             id="recovery.W006",
         )
+
+
+@register()
+def coarser_rows_are_kept_longer(app_configs: Apps, **kwargs: Any) -> Iterator[CheckMessage]:
+    """E012: otherwise a chart would end where its coarser rows do, though finer ones are there."""
+    names = ("KEEP_SAMPLES_DAYS", "KEEP_MINUTES_DAYS", "KEEP_TEN_MINUTES_DAYS")
+    for finer, coarser in pairwise(names):
+        if getattr(settings, coarser) < getattr(settings, finer):
+            yield Error(
+                f"RECOVERY_{coarser}={getattr(settings, coarser):g} is less than RECOVERY_{finer}="
+                f"{getattr(settings, finer):g}.",
+                hint="Keep coarser rows at least as long as finer ones: they take far less room.",
+                id="recovery.E012",
+            )
 
 
 @register(Tags.compatibility, deploy=True)
