@@ -148,7 +148,8 @@ class Sieve:
 class Words:
     """Remembers which words can't be part of anything that is looked for. Bounded.
 
-    `harmless`: what the formats and the failure catalogue look for; `mute`: what the fallback looks for as well. An empty text that is looked for makes every word harmful.
+    `harmless`: not for the formats and the failure catalogue; `mute`: not for the fallback either. An empty text that
+    is looked for makes every word harmful.
     """
 
     def __init__(self, looked_for: Iterable[bytes], counting: Iterable[bytes]) -> None:
