@@ -27,7 +27,8 @@ APS_KEY = "APS"  # NVIDIA Mission Control's job recovery; its users need not rew
 # jobs that depend on each other, so we must not add one of our own.
 _APS_MODES = {"requeue": Mode.AUTO, "singleton_dependency": Mode.OBSERVE}
 
-_KEYS = ("mode", "max_restarts", "run", "checkpoint_dir", "log")
+_PATHS = ("checkpoint_dir", "log", "metrics", "nvrx_iteration_file", "nvrx_cycle_dir")
+_KEYS = ("mode", "max_restarts", "run", *_PATHS)
 _QUOTING_HINT = "Put the whole comment into single quotes, the keys and texts into double quotes."
 
 
@@ -44,6 +45,9 @@ class CommentOptions:
     run: str = ""
     checkpoint_dir: str = ""
     log: str = ""
+    metrics: str = ""
+    nvrx_iteration_file: str = ""
+    nvrx_cycle_dir: str = ""
     error: str = ""
 
 
@@ -102,8 +106,7 @@ def _ours(section: Mapping[str, Any]) -> CommentOptions:
         mode=_mode(section),
         max_restarts=_count(section, "max_restarts", of=OUR_KEY),
         run=_text(section, "run", most=MAX_RUN_CHARS),
-        checkpoint_dir=_path(section, "checkpoint_dir"),
-        log=_path(section, "log"),
+        **{key: _path(section, key) for key in _PATHS},
         error=" ".join(unknown[:3]),
     )
 

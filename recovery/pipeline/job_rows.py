@@ -93,6 +93,9 @@ def options_row(options: CommentOptions) -> dict[str, object]:
         "run": options.run,
         "checkpoint_dir": options.checkpoint_dir,
         "log": options.log,
+        "metrics": options.metrics,
+        "nvrx_iteration_file": options.nvrx_iteration_file,
+        "nvrx_cycle_dir": options.nvrx_cycle_dir,
     }
     return {name: value for name, value in row.items() if value not in (None, "")}
 

@@ -20,7 +20,7 @@ from recovery.core.pushed import LINES_PER_ROW, Wrong, read_row, signals_of
 from recovery.core.speech import duration
 from recovery.core.types import JobState, SignalKind
 from recovery.models import Attempt, PushBatch, PushSender, PushToken
-from recovery.pipeline.source_read import SourceRead
+from recovery.pipeline.source_read import SourceRead, within_life
 
 MOST_ROWS = 1000  # in one batch
 MOST_UNREAD_OF_ATTEMPT = 100  # batches that wait for ingest
@@ -172,6 +172,7 @@ def read_pushed(attempt: Attempt, *, now: datetime) -> SourceRead:
         for index, row in enumerate(batch.rows)
         for signal in signals_of(row, line=(batch.pk * MOST_ROWS + index) * LINES_PER_ROW)
     )
+    signals = tuple(within_life(signals, attempt, now))
     keys = [batch.pk for batch in batches]
 
     def done() -> None:
@@ -181,7 +182,10 @@ def read_pushed(attempt: Attempt, *, now: datetime) -> SourceRead:
     silent = now - sender.heard_at
     sees = sender.progressed_at is not None and silent <= HEARD_FOR
     trouble = remedy = ""
-    if sender.progressed_at is not None and not sees and JobState(attempt.state) is JobState.RUNNING:
+    # Where its log tells of steps, that a client fell silent matters to nobody.
+    log_tells = bool(attempt.parser_memory.get("format"))
+    running = JobState(attempt.state) is JobState.RUNNING
+    if sender.progressed_at is not None and not sees and running and not log_tells:
         trouble = f"It pushed its progress, and was last heard {duration(silent.total_seconds())} ago."
         remedy = "Check that its nodes reach the desk's address, and that its push token is still good (docs/push.md)."
     return SourceRead(signals=signals, sees=sees, trouble=trouble, remedy=remedy, more=more, done=done)

@@ -6,10 +6,14 @@ A source is a function `read(attempt, *, now) -> SourceRead`. Ingest stores the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from recovery.core.types import Signal
+from recovery.models import Attempt
+
+SKEW = timedelta(seconds=90)  # a time further outside of the attempt's life than this is not believed
 
 
 def nothing() -> None:
@@ -18,7 +22,7 @@ def nothing() -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceRead:
-    """What one source said since the last look. The signals are as a log's, each with its time where it has one.
+    """What one source said since the last look. The signals are as a log's, each with a time within the attempt's life.
 
     sees: it can tell progress from silence now, so the attempt isn't blind, whatever the other sources can't read.
     trouble, remedy: two sentences where it should tell and can't, else "".
@@ -32,3 +36,11 @@ class SourceRead:
     remedy: str = ""
     more: bool = False
     done: Callable[[], None] = nothing
+
+
+def within_life(signals: Iterable[Signal], attempt: Attempt, now: datetime) -> list[Signal]:
+    """Each with a time that can be true: a sender or a file can claim any, and what has none was told now."""
+    earliest = (attempt.started_at or now) - SKEW
+    return [
+        replace(s, at=min(s.at, now) if s.at is not None and earliest <= s.at <= now + SKEW else now) for s in signals
+    ]

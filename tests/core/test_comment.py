@@ -95,6 +95,8 @@ def test_the_place_of_the_fault_is_told() -> None:
         ({"log": "logs/%j.out"}, ["log", "absolute"]),
         ({"log": "/logs/.."}, ["log", '".."']),
         ({"log": {"path": "/logs"}}, ["log"]),
+        ({"metrics": "metrics.jsonl"}, ["metrics", "absolute"]),
+        ({"nvrx_cycle_dir": 7}, ["nvrx_cycle_dir"]),
     ],
 )
 def test_a_wrong_value_names_the_key_and_what_is_allowed(keys: dict[str, object], named: list[str]) -> None:
@@ -119,7 +121,7 @@ def test_an_unknown_key_is_passed_over_and_told_with_the_nearest_known_one() -> 
 
 
 def test_an_unknown_key_that_resembles_nothing_is_told_with_all_known_ones() -> None:
-    assert "mode, max_restarts, run, checkpoint_dir, log" in parse_comment(ours(zzz=1)).error
+    assert "mode, max_restarts, run, checkpoint_dir, log, metrics" in parse_comment(ours(zzz=1)).error
 
 
 def test_dots_inside_a_name_are_no_way_up() -> None:

@@ -1,0 +1,145 @@
+"""A source of ingest: metrics files that a job writes, and NVRx's files on checkpoints and cycles.
+
+Which files: the job comment's `metrics`, `nvrx_iteration_file` and `nvrx_cycle_dir`, else the cluster's sources of the
+same names. Followed as logs are, with positions in the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Q
+
+from recovery.core import metrics
+from recovery.core.comment import expand_log_pattern
+from recovery.core.types import Signal, SignalKind
+from recovery.models import Attempt, LogFile
+from recovery.pipeline.source_read import SourceRead, nothing, within_life
+from recovery.sources.job_logs import Cursor, read_log
+from recovery.sources.metrics_files import find_files, read_cycles, read_iteration
+
+KEYS = ("metrics", "nvrx_iteration_file", "nvrx_cycle_dir")
+MEMORY = "metrics"  # within what the parser of the attempt remembers
+PASSES = 4
+
+
+def that_measure(keys: Sequence[int]) -> set[int]:
+    """Those whose comment or cluster names such a file; one query."""
+    named = Q()
+    for key in KEYS:
+        named |= Q(**{f"job__options__{key}__isnull": False}) | Q(**{f"job__cluster__sources__{key}__isnull": False})
+    return set(Attempt.objects.filter(named, pk__in=keys).values_list("pk", flat=True))
+
+
+def read_metrics(attempt: Attempt, *, now: datetime) -> SourceRead:
+    """What the attempt's metrics files say since the last look."""
+    pattern = _path(attempt, "metrics")
+    memory: dict[str, Any] = attempt.parser_memory.setdefault(MEMORY, {})
+    if not pattern:
+        return SourceRead(signals=tuple(_nvrx(attempt, memory)))
+    found = find_files(pattern, roots=settings.LOG_ROOTS)
+    if found.error:
+        return SourceRead(trouble=found.error, remedy=found.remedy)
+    known = {row.path: row for row in LogFile.objects.filter(attempt=attempt, path__in=found.paths)}
+    reading = _Reading(attempt, now)
+    for path in found.paths:
+        reading.follow(known.get(path) or _continued(attempt, path), memory.setdefault(path[:1000], {}))
+    return SourceRead(
+        signals=(*within_life(reading.signals, attempt, now), *_nvrx(attempt, memory)),
+        sees=bool(memory) and any("last" in each for each in memory.values() if isinstance(each, dict)),
+        trouble=reading.trouble,
+        remedy=reading.remedy,
+        more=reading.more,
+        done=reading.done if reading.moved else nothing,
+    )
+
+
+class _Reading:
+    """One look at all metrics files of an attempt."""
+
+    def __init__(self, attempt: Attempt, now: datetime) -> None:
+        self._final = attempt.ended_at is not None
+        self._now = now
+        self.signals: list[Signal] = []
+        self.moved: list[LogFile] = []
+        self.more = False
+        self.trouble = self.remedy = ""
+
+    def follow(self, row: LogFile, memory: metrics.Memory) -> None:
+        for _ in range(PASSES):
+            cursor = Cursor(inode=row.inode, offset=row.offset, line=row.line, head=row.head)
+            got = read_log(row.path, cursor, roots=settings.LOG_ROOTS, final=self._final)
+            if got.error or got.missing:
+                self.trouble, self.remedy = got.error, got.remedy
+                return
+            lines = got.lines
+            if cursor.offset and lines and lines[0].offset < cursor.offset:
+                metrics.written_anew(memory)
+            self.signals += [signal for line in lines for signal in metrics.feed(line, memory)]
+            at = got.cursor
+            if at != cursor:
+                row.inode, row.offset, row.line, row.head, row.grew_at = (
+                    at.inode, at.offset, at.line, at.head, self._now,
+                )  # fmt: skip
+                self.moved.append(row)
+            if not got.more:
+                return
+        self.more = True
+
+    def done(self) -> None:
+        for row in dict.fromkeys(self.moved):
+            row.save()
+
+
+def _continued(attempt: Attempt, path: str) -> LogFile:
+    """A new row; where an attempt before wrote the same file, from where that one was read to."""
+    row = LogFile(attempt=attempt, path=path[:1000])
+    before = LogFile.objects.filter(attempt__job_id=attempt.job_id, attempt__number__lt=attempt.number, path=path)
+    last = before.order_by("-attempt__number").first()
+    if last is not None:
+        row.inode, row.offset, row.line, row.head = last.inode, last.offset, last.line, last.head
+    return row
+
+
+def _path(attempt: Attempt, key: str) -> str:
+    job = attempt.job
+    pattern = str(job.options.get(key) or job.cluster.sources.get(key) or "")
+    return expand_log_pattern(pattern, job_id=job.job_id, name=job.name, user=job.user) if pattern else ""
+
+
+# --- NVRx -------------------------------------------------------------------------------------------------------------
+
+
+def _nvrx(attempt: Attempt, memory: dict[str, Any]) -> list[Signal]:
+    """A newer number in the checkpoint iteration file is the trainer's word that a save is finished."""
+    if folder := _path(attempt, "nvrx_cycle_dir"):
+        job_id, number = attempt.job.job_id.partition("_")[0], attempt.number
+        cycles = read_cycles(folder, job_id=job_id, attempt=number, roots=settings.LOG_ROOTS)
+        memory["cycles"] = [_as_json(cycle.number, cycle.started_at, cycle.ended_at, cycle.nodes) for cycle in cycles]
+    path = _path(attempt, "nvrx_iteration_file")
+    told = read_iteration(path, roots=settings.LOG_ROOTS) if path else None
+    if told is None or told.step is None or told.written_at is None or told.step == memory.get("iteration"):
+        return []
+    memory["iteration"] = told.step
+    if attempt.started_at is None or told.written_at < attempt.started_at:
+        return []  # of an attempt before
+    return [
+        Signal(
+            kind=SignalKind.SAVE_DURABLE,
+            file=path,
+            line=1,
+            offset=told.step,
+            text=f"{told.step}",
+            rule="nvrx.checkpoint_iteration",
+            at=told.written_at,
+            step=told.step,
+        )
+    ]
+
+
+def _as_json(number: int, started: datetime | None, ended: datetime | None, nodes: str) -> dict[str, Any]:
+    iso: Callable[[datetime | None], str] = lambda at: at.isoformat() if at else ""  # noqa: E731
+    return {"number": number, "started_at": iso(started), "ended_at": iso(ended), "nodes": nodes}
