@@ -14,7 +14,7 @@ from dashboard import policy_form
 from dashboard.page import DeskRequest, page
 from recovery import selectors
 from recovery.access import Permission
-from recovery.core.policy import DEFAULT_RULES
+from recovery.core.policy import DEFAULT_RULES, LOG_PATTERN
 from recovery.core.types import Mode
 from recovery.models import PolicyVersion
 from recovery.pipeline import by_hand
@@ -22,12 +22,13 @@ from recovery.pipeline import by_hand
 VERSIONS = 30
 
 
-def _rules(version: PolicyVersion | None) -> dict[str, Any]:
+def rules_of(version: PolicyVersion | None) -> dict[str, Any]:
     return dict(version.rules) if version else DEFAULT_RULES
 
 
 def _context(version: PolicyVersion | None, table: policy_form.Table) -> dict[str, Any]:
     return {
+        "log_pattern": rules_of(version).get(LOG_PATTERN, ""),
         "version": version,
         "table": table,
         "modes": list(Mode),
@@ -41,7 +42,7 @@ def _context(version: PolicyVersion | None, table: policy_form.Table) -> dict[st
 @page()
 def policies(request: DeskRequest) -> HttpResponse:
     version = selectors.current_policy()
-    context = _context(version, policy_form.table_of(_rules(version)))
+    context = _context(version, policy_form.table_of(rules_of(version)))
     return render(request, "policies.html", context | {"versions": selectors.policies()[:VERSIONS]})
 
 
@@ -65,12 +66,12 @@ def edit(request: DeskRequest) -> HttpResponse:
     """The table: mode and restarts per class, limits, expiry. Saving makes a new version."""
     version = selectors.current_policy()
     if request.method != "POST":
-        return render(request, "policies/edit.html", _context(version, policy_form.table_of(_rules(version))))
-    table = policy_form.read(_rules(version), request.POST)
+        return render(request, "policies/edit.html", _context(version, policy_form.table_of(rules_of(version))))
+    table = policy_form.read(rules_of(version), request.POST)
     context = _context(version, table) | {"reason": request.POST.get("reason", "")}
     errors = table.problems
     if not errors and table.rules is not None:
-        errors = _save(request, table.rules, version)
+        errors = save(request, table.rules, version)
         if not errors:
             return redirect("policies")
     return render(request, "policies/edit.html", context | {"errors": errors}, status=422)
@@ -81,7 +82,7 @@ def edit(request: DeskRequest) -> HttpResponse:
 def advanced(request: DeskRequest) -> HttpResponse:
     """The whole document as JSON, for rules that the table can't say."""
     version = selectors.current_policy()
-    context = {"version": version, "text": policy_form.as_text(_rules(version)), "place": "policies"}
+    context = {"version": version, "text": policy_form.as_text(rules_of(version)), "place": "policies"}
     if request.method != "POST":
         return render(request, "policies/advanced.html", context)
     text = request.POST.get("rules", "")
@@ -90,10 +91,16 @@ def advanced(request: DeskRequest) -> HttpResponse:
         rules = json.loads(text)
     except (ValueError, RecursionError) as problem:
         return render(request, "policies/advanced.html", context | {"errors": [_not_json(problem)]}, status=422)
-    errors = _save(request, rules, version)
+    errors = _untried(rules, version) or save(request, rules, version)
     if errors:
         return render(request, "policies/advanced.html", context | {"errors": errors}, status=422)
     return redirect("policies")
+
+
+def _untried(rules: Any, base: PolicyVersion | None) -> list[str]:
+    """A pattern for logs counts only after it was tried on a sample, which this form can't do."""
+    changed = isinstance(rules, dict) and rules.get(LOG_PATTERN) not in (None, "", rules_of(base).get(LOG_PATTERN))
+    return [f"{LOG_PATTERN}: change it under “Log pattern”, where it is tried on a sample first."] if changed else []
 
 
 def _not_json(problem: Exception) -> str:
@@ -104,7 +111,7 @@ def _not_json(problem: Exception) -> str:
     return "This is not JSON: a number in it is too long."
 
 
-def _save(request: DeskRequest, rules: Any, base: PolicyVersion | None) -> list[str]:
+def save(request: DeskRequest, rules: Any, base: PolicyVersion | None) -> list[str]:
     """Store a new version; the errors instead where it can't be. Never on top of a version that was not looked at."""
     held = str(base.number if base else 0)
     if request.POST.get("base", held) != held:

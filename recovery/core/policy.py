@@ -6,19 +6,23 @@ Rules are JSON (a version of them is stored for ever):
      "default": {"mode": "observe"},
      "breaker": {"max_actions_per_hour": 10, "max_excluded_nodes": 4, "max_excluded_percent": 10.0,
                  "fleet_failures": 3, "fleet_window_s": 120.0},
-     "expires_after_s": 43200.0}
+     "expires_after_s": 43200.0,
+     "log_pattern": "\\[upd\\] (?P<step>\\d+)"}
+
+`log_pattern` may be left out: how the site's own trainers print progress (recovery/core/logs/own_pattern.py).
 
 The first rule whose classes hold the failure class decides ("*": every class), else the default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from recovery.core import budget
+from recovery.core.logs.own_pattern import OwnPattern, PatternError, own_pattern
 from recovery.core.types import (
     ActionKind,
     Diagnosis,
@@ -48,6 +52,7 @@ DEFAULT_RULES: dict[str, Any] = {
 
 _ORDER = {mode: place for place, mode in enumerate(Mode)}
 _TOP = {"rules", "default", "breaker", "expires_after_s"}
+LOG_PATTERN = "log_pattern"
 _RULE = {"name", "classes", "mode", "max_restarts"}
 
 
@@ -177,7 +182,7 @@ def check_rules(rules: object) -> list[str]:
     """What is wrong with a policy, as sentences that name the field and the remedy; [] if it can be used."""
     if not isinstance(rules, dict):
         return ["The policy must be a JSON object with the fields rules, default, breaker and expires_after_s."]
-    errors = [f"{key}: no such field; remove it." for key in sorted(map(str, set(rules) - _TOP))]
+    errors = [f"{key}: no such field; remove it." for key in sorted(map(str, set(rules) - _TOP - {LOG_PATTERN}))]
     errors += [f"{key}: is missing; add it." for key in sorted(_TOP - set(rules))]
     if "rules" in rules:
         errors += _check_list(rules["rules"])
@@ -187,7 +192,23 @@ def check_rules(rules: object) -> list[str]:
         errors += _check_breaker(rules["breaker"])
     if "expires_after_s" in rules and not _EXPIRES.holds(rules["expires_after_s"]):
         errors.append(f"expires_after_s: must be {_EXPIRES}.")
-    return errors
+    return errors + _check_log_pattern(rules.get(LOG_PATTERN, ""))
+
+
+def _check_log_pattern(pattern: object) -> list[str]:
+    if not isinstance(pattern, str):
+        return [f"{LOG_PATTERN}: must be a text; leave it out for none."]
+    try:
+        log_pattern({LOG_PATTERN: pattern})
+    except PatternError as error:
+        return [f"{LOG_PATTERN}: {error}"]
+    return []
+
+
+def log_pattern(rules: Mapping[str, Any]) -> OwnPattern | None:
+    """The site's own pattern for progress in logs; None where the policy has none. Raises PatternError."""
+    text = rules.get(LOG_PATTERN, "")
+    return own_pattern(text) if text else None
 
 
 def _check_list(rules: object) -> list[str]:

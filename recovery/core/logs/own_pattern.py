@@ -24,6 +24,7 @@ from recovery.core.logs.fields import number
 from recovery.core.logs.marks import Mark, step_of
 from recovery.core.types import SignalKind
 
+RULE = "own.progress"
 GROUPS = ("step", "loss", "throughput", "step_time_s", "step_time_ms", "tokens")
 LONGEST = 500  # characters of a pattern
 MOST_TRIES = 8
@@ -90,7 +91,7 @@ def _mark(groups: dict[str, str | None]) -> Mark | None:
     values = {name: number(groups.get(name)) for name in GROUPS}
     seconds, ms = values["step_time_s"], values["step_time_ms"]
     return Mark(
-        kind=SignalKind.PROGRESS, rule="own.progress", step=step, loss=values["loss"], throughput=values["throughput"],
+        kind=SignalKind.PROGRESS, rule=RULE, step=step, loss=values["loss"], throughput=values["throughput"],
         step_time_s=ms / 1000 if seconds is None and ms is not None else seconds, tokens=values["tokens"],
     )  # fmt: skip
 
