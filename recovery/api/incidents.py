@@ -7,7 +7,6 @@ from typing import Any
 
 import django_filters
 from django.db.models import QuerySet
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -143,16 +142,23 @@ class DiagnosisShape(Shape):
 
 
 class Clocks(Shape):
-    """Seconds between the five moments, and what was lost; null where one of the two was not seen (yet)."""
+    """Seconds between the moments, null where one of the two was not seen (yet); and what the incident cost, null until
+    the ledger of its run was kept (within a minute).
+    """
 
-    fault_to_detection_s = Finite()
-    detection_to_recommendation_s = Finite()
-    recommendation_to_action_s = Finite()
-    action_to_restore_s = Finite()
-    restore_to_checkpoint_s = Finite()
+    detect_s = Finite(help_text="From the fault to its detection.")
+    recommend_s = Finite(help_text="From then to the recommendation.")
+    decide_s = Finite(help_text="From then to the decision.")
+    act_s = Finite(help_text="From then until the action was seen to have converged.")
+    restore_s = Finite(help_text="From then until the run was seen to be restored.")
+    next_checkpoint_s = Finite(help_text="From then until its next checkpoint was complete.")
     total_s = Finite(help_text="From the fault to the next complete checkpoint.")
     steps_lost = serializers.IntegerField(allow_null=True)
-    gpu_hours_lost = Finite()
+    gpu_hours_lost = Finite(help_text="Training that was lost, by the ledger.")
+    stalled_gpu_hours = Finite(help_text="Held from the fault to its detection.")
+    decision_wait_s = Finite(help_text="The run's time that waiting for the decision took.")
+    decision_held_gpu_hours = Finite(help_text="GPU-hours that the run held meanwhile.")
+    decision_gpu_hours = Finite(help_text="GPU-hours that it would have used meanwhile, held or not.")
 
 
 class CallShape(Shape):
@@ -203,7 +209,7 @@ class IncidentDetailShape(IncidentShape):
         return {
             **IncidentShape(incident).data,
             "diagnosis": DiagnosisShape(incident.diagnosis).data if incident.diagnosis else None,
-            "clocks": Clocks(asdict(incident_report(incident, now=timezone.now()))).data,
+            "clocks": Clocks(asdict(incident_report(incident))).data,
             "recommendation": RecommendationShape(detail.recommendation).data if detail.recommendation else None,
             "superseded": RecommendationShape(detail.superseded, many=True).data,
             "findings": FindingShape(detail.findings, many=True).data,

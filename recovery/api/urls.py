@@ -12,6 +12,7 @@ from recovery.api.ingest import Ingest, PushTokenOne, PushTokens
 from recovery.api.jobs import AttemptOne, Attempts, JobOne, Jobs
 from recovery.api.openapi import OpenApiView
 from recovery.api.recommendations import Approve, RecommendationOne, Recommendations, Reject
+from recovery.api.reports import Reports, ReportsCsv, RunLedgerOne
 from recovery.api.runs import AttemptSamples, Checkpoints, RunOne, Runs, RunSamples
 
 urlpatterns = [
@@ -24,6 +25,9 @@ urlpatterns = [
     path("runs", Runs.as_view(), name="api-runs"),
     path("runs/<int:pk>", RunOne.as_view(), name="api-run"),
     path("runs/<int:pk>/samples", RunSamples.as_view(), name="api-run-samples"),
+    path("runs/<int:pk>/ledger", RunLedgerOne.as_view(), name="api-run-ledger"),
+    path("reports", Reports.as_view(), name="api-reports"),
+    path("reports.csv", ReportsCsv.as_view(), name="api-reports-csv"),
     path("jobs", Jobs.as_view(), name="api-jobs"),
     path("jobs/<int:pk>", JobOne.as_view(), name="api-job"),
     path("attempts", Attempts.as_view(), name="api-attempts"),

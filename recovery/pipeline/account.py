@@ -216,6 +216,7 @@ def _cost_row(run_id: int, job: int, judged: tuple[int, str], account: IncidentA
     """In the order of COST_FIELDS."""
     costs = (account.lost, account.stalled, account.deciding, account.acting)
     return (
-        run_id, job, *judged, account.fault_at, account.interruption, *(getattr(account.gaps, name) for name in GAPS), account.steps_lost,
+        run_id, job, *judged, account.fault_at, account.interruption,
+        *(getattr(account.gaps, name) for name in GAPS), account.steps_lost,
         *(value for cost in costs for value in (cost.time_us, cost.gpu_us)), account.deciding_run_gpu_us,
     )  # fmt: skip

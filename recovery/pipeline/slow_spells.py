@@ -17,7 +17,9 @@ def quick_again(finding: Finding, *, rank: int | None) -> datetime:
     """The first report after the last slow one of a slowdown's closed case; its end where the samples don't tell."""
     incident = finding.incident
     closed_at = incident.closed_at or finding.at
-    rows = SampleRow.objects.filter(attempt=incident.attempt_id, rank=rank or 0, at__lte=closed_at).order_by("-at", "-step")
+    rows = SampleRow.objects.filter(attempt=incident.attempt_id, rank=rank or 0, at__lte=closed_at).order_by(
+        "-at", "-step"
+    )
     samples = tuple(
         Sample(at=r.at, step=r.step, throughput=r.throughput, step_time_s=r.step_time_s, rank=r.rank)
         for r in reversed(rows[:NEWEST])

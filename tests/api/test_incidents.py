@@ -11,6 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 from recovery.core.lifecycle import INCIDENT_WORDS, IncidentState
 from recovery.core.types import FailureClass, JobState, Outcome
 from recovery.models import Incident
+from recovery.pipeline import account
 from tests.api.conftest import Api
 from tests.factories import (
     ago,
@@ -24,7 +25,6 @@ from tests.factories import (
     make_job,
     make_recommendation,
     make_run,
-    make_samples,
 )
 
 Ask = Callable[[str], Api]
@@ -194,6 +194,7 @@ def test_a_longer_list_needs_no_more_queries(api: Ask, django_assert_max_num_que
 
 
 # --- one incident
+COSTS = ("gpu_hours_lost", "stalled_gpu_hours", "decision_wait_s", "decision_held_gpu_hours", "decision_gpu_hours")
 
 
 def test_an_incident_comes_with_all_that_belongs_to_it(api: Ask) -> None:
@@ -221,29 +222,35 @@ def test_a_fresh_incident_has_no_diagnosis_and_no_recommendation(api: Ask) -> No
 
 def test_the_clocks_run_from_moment_to_moment(api: Ask) -> None:
     start = ago(3600).replace(microsecond=0)
-    after = {"failed_at": 0, "detected_at": 4, "recommended_at": 8, "acted_at": 138, "restored_at": 144}
+    after = {
+        "failed_at": 0,
+        "detected_at": 4,
+        "recommended_at": 8,
+        "decided_at": 128,
+        "acted_at": 138,
+        "restored_at": 144,
+    }
     moments: dict[str, Any] = {name: start + timedelta(seconds=s) for name, s in after.items()}
     incident = make_incident(state=IncidentState.AWAITING_CHECKPOINT, **moments)
     clocks = api("viewer").get(f"incidents/{incident.pk}").body["clocks"]
     assert clocks == {
-        "fault_to_detection_s": 4.0,
-        "detection_to_recommendation_s": 4.0,
-        "recommendation_to_action_s": 130.0,
-        "action_to_restore_s": 6.0,
-        "restore_to_checkpoint_s": None,
-        "total_s": None,
-        "steps_lost": 12,
-        "gpu_hours_lost": None,
-    }
+        "detect_s": 4.0, "recommend_s": 4.0, "decide_s": 120.0, "act_s": 10.0, "restore_s": 6.0,
+        "next_checkpoint_s": None, "total_s": None, "steps_lost": 12,
+        **dict.fromkeys(COSTS),
+    }  # fmt: skip
 
 
-def test_what_was_lost_is_told_in_gpu_hours(api: Ask) -> None:
+def test_what_it_cost_is_what_the_ledger_of_its_run_says(api: Ask) -> None:
     attempt = make_attempt(job=make_job(state=JobState.FAILED, gpus=60), state=JobState.FAILED)
-    make_samples(attempt=attempt, count=50, every_s=30.0)
-    incident = make_incident(state=IncidentState.CLOSED, attempt=attempt)
+    incident = make_incident(
+        state=IncidentState.AWAITING_DECISION, attempt=attempt, failed_at=ago(600), detected_at=ago(540)
+    )
+    now = ago(0)
+    account.keep_run(attempt.job.run_id, now=now)
     clocks = api("viewer").get(f"incidents/{incident.pk}").body["clocks"]
-    assert clocks["gpu_hours_lost"] == pytest.approx(12 * 30 * 60 / 3600)
-    assert clocks["total_s"] == pytest.approx(482 - 230, abs=1)
+    assert clocks["decision_wait_s"] == pytest.approx((now - incident.detected_at).total_seconds())
+    assert clocks["decision_gpu_hours"] == pytest.approx(60 * clocks["decision_wait_s"] / 3600)
+    assert all(clocks[name] is not None for name in COSTS)
 
 
 def test_evidence_is_passed_on_as_it_was_printed(api: Ask) -> None:

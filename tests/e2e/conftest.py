@@ -77,14 +77,15 @@ def figures(site: Site, request: pytest.FixtureRequest) -> Iterator[None]:
     incident = Incident.objects.last()
     if incident is None:
         return
-    report = incident_report(incident, now=incident.detected_at)
+    report = incident_report(incident)
     seconds = {
         "scenario": request.node.name,
-        "fault → detection": report.fault_to_detection_s,
-        "→ recommendation": report.detection_to_recommendation_s,
-        "→ action": report.recommendation_to_action_s,
-        "→ restore": report.action_to_restore_s,
-        "→ next checkpoint": report.restore_to_checkpoint_s,
+        "fault → detection": report.detect_s,
+        "→ recommendation": report.recommend_s,
+        "→ decision": report.decide_s,
+        "→ action": report.act_s,
+        "→ restore": report.restore_s,
+        "→ next checkpoint": report.next_checkpoint_s,
         "total": report.total_s,
         "steps lost": report.steps_lost,
     }

@@ -67,7 +67,7 @@ def test_an_approved_restart_is_followed_to_the_next_checkpoint(desk: Desk, poli
     assert incident.state == IncidentState.CLOSED
     assert incident.outcome == Outcome.RECOVERED
     assert incident.next_checkpoint_step == 20
-    report = incident_report(incident, now=desk.now)
+    report = incident_report(incident)
     assert report.steps_lost == 2
     assert report.total_s is not None
     assert report.total_s > 0
