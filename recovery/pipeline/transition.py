@@ -32,6 +32,8 @@ def advance(
     old = IncidentState(incident.state)
     if new not in TRANSITIONS[old]:
         raise ValueError(f"An incident can't go from {old} to {new}.")
+    if new is IncidentState.CLOSED:
+        fields |= {"danger_at": None, "danger_step": None, "danger": ""}  # nothing that is over is urgent
     with transaction.atomic():
         won = Incident.objects.filter(pk=incident.pk, state=old).update(state=new, **fields)
         if won != 1:

@@ -1,49 +1,45 @@
 """Stage 8, verify: a restarted job is not a recovered job.
 
-The case stays open until the run was seen to restore the expected step and its next checkpoint was seen complete.
+The case stays open until the run was seen to restore the expected step and its next checkpoint was seen complete. Each
+look judges anew all that was seen of the new attempt, in whatever order it came.
 """
 
 from __future__ import annotations
 
-import itertools
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-
-from django.db.models import Q
 
 from recovery.core.detectors.slowdown import pace_is_back
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.speech import steps
-from recovery.core.types import CheckpointState, JobState, Outcome
-from recovery.core.verify import Restore, RestoreVerdict, Source, Told, judge_restore
+from recovery.core.types import TERMINAL_STATES, CheckpointState, JobState, Outcome
+from recovery.core.verify import Check, CheckKey, RestoreVerdict, advise, foresee
 from recovery.models import Attempt, Checkpoint, Incident
 from recovery.pipeline.decide import close
-from recovery.pipeline.facts import attempt_facts, limits, log_interval
+from recovery.pipeline.facts import attempt_facts, limits
+from recovery.pipeline.successor import is_ours, successor, waiting_job
 from recovery.pipeline.transition import advance
+from recovery.pipeline.verify_checks import BY_WORD, checks_of, is_overdue, store_checks, waiting_checks
+from recovery.pipeline.verify_facts import Sight, look_at, saved_by_age, step_time
 
-RESTORE_TIME = timedelta(minutes=30)  # start-up, loading and compilation of a large model; counted from the start
-CHECKPOINT_TIME = timedelta(hours=2)  # used until the run's own checkpoint interval is known
+__all__ = ["close_slowdown", "successor", "verify_incident"]
+
 HELD = timedelta(minutes=1)  # a job that was put back and released is not held; a picture may be a little older
 GONE = timedelta(minutes=10)  # so long a job that waits may be missing from the list before it is said
-LATE = 2.0  # a checkpoint is late after so many of the run's own intervals
+# A restarted job that is cancelled is often submitted anew, changed: so long its run is waited for before the case
+# ends.
+SUBMITTED_ANEW = timedelta(minutes=5)
+MOVED = timedelta(seconds=5)  # an estimate is stored anew where it has moved by more than this, and than a tenth
 
 
-def successor(incident: Incident) -> Attempt | None:
-    """The newest started execution after the failed one: a later attempt of its job, or a later job of the run."""
-    failed = incident.attempt
-    later_attempt = Q(job_id=failed.job_id, number__gt=failed.number)
-    # A job of the run that ran beside the failed one is no restart of it.
-    later_job = Q(
-        job__run=incident.run, job__first_submitted_at__gt=failed.job.first_submitted_at,
-        started_at__gte=incident.failed_at,
-    )  # fmt: skip
-    return (
-        Attempt.objects.filter(later_attempt | later_job)
-        .exclude(started_at=None)  # the next job of a chain may wait behind the restarted one
-        .select_related("job__cluster", "job__run")
-        .order_by("-job__first_submitted_at", "-number")
-        .first()
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trouble:
+    """What is not as expected, and the step that its advice is about."""
+
+    outcome: Outcome
+    alarm: str
+    step: int | None = None
 
 
 def verify_incident(incident: Incident, *, now: datetime) -> None:
@@ -52,25 +48,31 @@ def verify_incident(incident: Incident, *, now: datetime) -> None:
     if attempt is None:
         _never_started(incident, now=now)
         return
-    if incident.state == IncidentState.RESTORING and incident.new_attempt_id != attempt.pk:
-        _adopt(incident, attempt)
-    elif incident.state != IncidentState.RESTORING and not _goes_on(incident, attempt, now=now):
+    if incident.new_attempt_id != attempt.pk and not _follow(incident, attempt, now=now):
         return
-    if incident.state == IncidentState.RESTORING:
-        _check_restore(incident, attempt, now=now)
-    if incident.state == IncidentState.AWAITING_CHECKPOINT:
-        _check_checkpoint(incident, attempt, now=now)
+    if incident.state == IncidentState.NEEDS_PERSON and not incident.trouble:
+        return  # the action failed, say: nothing that this attempt does ends that
+    sight = look_at(incident, attempt, now=now)
+    checks = checks_of(incident, sight)
+    store_checks(incident, checks)
+    if sight.following is not None and sight.restore.verdict is RestoreVerdict.AS_EXPECTED:
+        _recovered(incident, sight, sight.following)
+    elif not _ended_quietly(incident, attempt, now=now):
+        _move(incident, sight, _trouble(sight, checks))
 
 
 def _never_started(incident: Incident, *, now: datetime) -> None:
-    """The job that was put back was cancelled or forgotten before it began: nothing will come by itself."""
+    """No new attempt yet: it waits in the queue, or was cancelled or forgotten, or is held."""
     job = incident.attempt.job
+    verifies = incident.state in (IncidentState.RESTORING, IncidentState.AWAITING_CHECKPOINT)
     if job.state == JobState.CANCELLED:
-        why = "The job was cancelled before its new attempt started."
-        close(incident, Outcome.STOPPED_ON_PURPOSE, why=why, now=now)
-    elif incident.state != IncidentState.RESTORING:
+        ended = job.attempts.order_by("-number").values_list("ended_at", flat=True).first() or now
+        _cancelled(incident, "The job was cancelled before its new attempt started.", at=ended, now=now)
         return
-    elif job.held and incident.acted_at and now - incident.acted_at > HELD:
+    if not verifies:
+        return
+    store_checks(incident, waiting_checks(incident, now=now))
+    if job.held and incident.acted_at and now - incident.acted_at > HELD:
         alarm = (
             f"The job is back in the queue, but held ({job.state_reason}). Either somebody holds it, or the controller "
             f"was restarted before it had written our release down. If nobody does: scontrol release {job.job_id}"
@@ -81,131 +83,151 @@ def _never_started(incident: Incident, *, now: datetime) -> None:
         advance(incident, IncidentState.NEEDS_PERSON, now=now, why=alarm, alarm=alarm, deadline_at=None)
 
 
-def _adopt(incident: Incident, attempt: Attempt) -> None:
-    deadline = (attempt.started_at or attempt.submitted_at) + RESTORE_TIME
-    Incident.objects.filter(pk=incident.pk).update(new_attempt=attempt, deadline_at=deadline)
-    incident.new_attempt, incident.deadline_at = attempt, deadline
-
-
-def _goes_on(incident: Incident, attempt: Attempt, *, now: datetime) -> bool:
-    """Whether a case that was restored, or has an alarm, is to be looked at further.
-
-    An attempt that started since is verified from its beginning; without one, an alarm stays until a person ends it.
-    """
-    known = incident.new_attempt or incident.attempt
-    failed_action = incident.actions.exclude(observed_at=None).filter(state=ActionState.FAILED).last()
-    since = failed_action.observed_at if failed_action and incident.new_attempt is None else None
-    newer = attempt.pk != known.pk and attempt.started_at is not None and (since is None or attempt.started_at > since)
-    if not newer:
-        return incident.state == IncidentState.AWAITING_CHECKPOINT
-    why = f"Attempt {attempt.number} of job {attempt.job.job_id} started, not by our doing."
+def _follow(incident: Incident, attempt: Attempt, *, now: datetime) -> bool:
+    """Verify `attempt`, which started since, from its beginning. False: it tells nothing of this case."""
+    if attempt.started_at is None:
+        return False
+    failed_action = incident.actions.filter(state=ActionState.FAILED, observed_at__gte=attempt.started_at)
+    if incident.new_attempt_id is None and failed_action.exists():
+        return False  # it was there before the action failed
+    others = incident.resolved_by_others or not is_ours(attempt, incident)
+    fields: dict[str, Any] = {"new_attempt": attempt, "resolved_by_others": others}
+    if incident.state == IncidentState.RESTORING:
+        Incident.objects.filter(pk=incident.pk).update(**fields)
+        incident.new_attempt, incident.resolved_by_others = attempt, others
+        return True
+    whose = ", not by our doing" if others else ""
+    why = f"Attempt {attempt.number} of job {attempt.job.job_id} started{whose}."
     advance(
-        incident, IncidentState.RESTORING, now=now, why=why, alarm="", restored_at=None, restored_step=None,
-        acted_at=incident.acted_at or attempt.started_at, resolved_by_others=True, new_attempt=attempt,
-        deadline_at=(attempt.started_at or now) + RESTORE_TIME,
+        incident, IncidentState.RESTORING, now=now, why=why, alarm="", trouble="", advice="", **_NO_DANGER,
+        restored_at=None, restored_step=None, acted_at=incident.acted_at or attempt.started_at, **fields,
     )  # fmt: skip
     return True
 
 
-def _check_restore(incident: Incident, attempt: Attempt, *, now: datetime) -> None:
-    expected = expected_step(incident, attempt)
-    restore = judge_restore(
-        expected_step=expected,
-        told=told_by(attempt),
-        log_interval=log_interval(attempt),
-    )
-    if restore.verdict is RestoreVerdict.WAITING:
-        _still_waiting(incident, attempt, now=now)
-        return
-    fields: dict[str, Any] = {
-        "restored_at": attempt.restored_at or attempt.last_progress_at or now,
-        "restored_step": restore.step,
-        "expected_step": expected,
-    }
-    if restore.verdict is RestoreVerdict.AS_EXPECTED:
-        deadline = now + _checkpoint_time(incident)
-        advance(
-            incident, IncidentState.AWAITING_CHECKPOINT, now=now, why=restore.reason, alarm="",
-            deadline_at=deadline, next_look_at=now, **fields,
-        )  # fmt: skip
-        return
-    alarm = _alarm(restore, expected)
-    advance(incident, IncidentState.NEEDS_PERSON, now=now, why=alarm, alarm=alarm[:500], deadline_at=None, **fields)
+def _recovered(incident: Incident, sight: Sight, found: Checkpoint) -> None:
+    restored = f"restored at step {steps(sight.restore.step)}"
+    what = BY_WORD if found.by_word else "complete"
+    Incident.objects.filter(pk=incident.pk).update(
+        checkpoint_at=found.completed_at, next_checkpoint_step=found.step, alarm="", trouble="", advice="",
+        **_restored(sight),
+    )  # fmt: skip
+    why = f"Recovered: {restored}, and checkpoint {steps(found.step)} is {what}."
+    close(incident, Outcome.RECOVERED, why=why, now=sight.now)
 
 
-def told_by(attempt: Attempt) -> list[Told]:
-    """What the attempt's own sources tell of the restored step."""
-    told = [Told(source=Source.FRESH, step=0)] if attempt.fresh_start else []
-    if attempt.restored_step is not None:
-        told.append(Told(source=Source.LOAD, step=attempt.restored_step))
-    if attempt.first_step is not None:
-        told.append(Told(source=Source.FIRST_STEP, step=attempt.first_step))
-    return told
+def _restored(sight: Sight) -> dict[str, Any]:
+    """The fields that say where it continues."""
+    return {
+        "restored_at": sight.restored_at, "restored_step": sight.restore.step, "expected_step": sight.expected,
+    }  # fmt: skip
 
 
-def _alarm(restore: Restore, expected: int | None) -> str:
-    if restore.verdict is RestoreVerdict.FROM_SCRATCH:
-        return (
-            f"Restarted from scratch: step {steps(expected)} was expected to be restored. {restore.reason} "
-            "Stop the job before it overwrites or rotates away the good checkpoint."
-        )
-    instead = f"step {steps(restore.step)} instead of {steps(expected)}"
-    return f"Restored an older checkpoint than expected ({instead}). {restore.reason}"
-
-
-def expected_step(incident: Incident, attempt: Attempt) -> int | None:
-    """The step that the new attempt should restore: of the newest checkpoint complete before it started."""
-    rows = Checkpoint.objects.filter(run=incident.run).exclude(completed_at=None)
-    rows = rows.filter(state__in=[CheckpointState.COMPLETE, CheckpointState.MISSING])
-    rows = rows.exclude(state=CheckpointState.MISSING, checked_at__lt=attempt.started_at)  # gone before it started
-    before = rows.exclude(attempt=attempt).filter(first_seen_at__lt=attempt.started_at).order_by("-step").first()
-    return before.step if before else incident.expected_step
-
-
-def _still_waiting(incident: Incident, attempt: Attempt, *, now: datetime) -> None:
-    if _ended_quietly(incident, attempt, now=now):
-        return
-    if incident.deadline_at is not None and now > incident.deadline_at and not incident.alarm:
-        minutes = int(RESTORE_TIME.total_seconds() // 60)
-        alarm = f"No restore and no step was seen within {minutes} min after the restart."
-        if attempt.blind_reason:
-            alarm += f" The attempt can't be observed: {attempt.blind_reason}"
-        Incident.objects.filter(pk=incident.pk).update(alarm=alarm[:500])
-
-
-def _check_checkpoint(incident: Incident, attempt: Attempt, *, now: datetime) -> None:
-    found = _next_checkpoint(incident, attempt)
-    if found is not None:
-        restored = f"restored at step {steps(incident.restored_step)}"
-        why = f"Recovered: {restored}, and checkpoint {steps(found.step)} is complete."
-        Incident.objects.filter(pk=incident.pk).update(
-            checkpoint_at=found.completed_at, next_checkpoint_step=found.step, alarm=""
-        )
-        close(incident, Outcome.RECOVERED, why=why, now=now)
-        return
-    if _ended_quietly(incident, attempt, now=now):
-        return
-    if incident.deadline_at is not None and now > incident.deadline_at and not incident.alarm:
+def _trouble(sight: Sight, checks: list[Check]) -> Trouble | None:
+    """What is not as expected now; None where all is, or may still be."""
+    verdict, attempt = sight.restore.verdict, sight.attempt
+    expected, step = sight.expected, sight.restore.step
+    if verdict is RestoreVerdict.FROM_SCRATCH:
+        alarm = f"Restarted from scratch: step {steps(expected)} was expected to be restored. {sight.restore.reason}"
+        return Trouble(outcome=Outcome.FROM_SCRATCH, alarm=alarm)
+    if verdict is RestoreVerdict.OLDER:
+        instead = f"step {steps(step)} instead of {steps(expected)}"
+        alarm = f"Restored an older checkpoint than expected ({instead}). {sight.restore.reason}"
+        return Trouble(outcome=Outcome.RESTORED_OLDER, alarm=alarm, step=step)
+    if is_overdue(checks, CheckKey.RESTORED) or (
+        is_overdue(checks, CheckKey.CHECKPOINT) and attempt.first_step is None
+    ):
+        after = "the restart" if verdict is RestoreVerdict.WAITING else "the load"
+        what = "No restore and no step was seen" if verdict is RestoreVerdict.WAITING else "No step was seen"
+        blind = f" The attempt can't be observed: {attempt.blind_reason}" if attempt.blind_reason else ""
+        return Trouble(outcome=Outcome.NO_PROGRESS, alarm=f"{what} in the time it usually takes after {after}.{blind}")
+    if is_overdue(checks, CheckKey.CHECKPOINT):
         alarm = (
             f"The run trains (step {steps(attempt.last_step)}) but its next checkpoint is overdue: "
             "all work since is at stake."
         )
-        Incident.objects.filter(pk=incident.pk).update(alarm=alarm[:500])
+        return Trouble(outcome=Outcome.NO_CHECKPOINT, alarm=alarm, step=attempt.last_step)
+    return None
 
 
-def _next_checkpoint(incident: Incident, attempt: Attempt) -> Checkpoint | None:
-    """The first checkpoint with a greater step that became complete in the new attempt."""
-    rows = Checkpoint.objects.filter(
-        run=incident.run, state=CheckpointState.COMPLETE, completed_at__gt=attempt.started_at
+def _move(incident: Incident, sight: Sight, trouble: Trouble | None) -> None:
+    """To a person where something is not as expected, and back where it is after all."""
+    now, waits = sight.now, sight.restore.verdict is RestoreVerdict.WAITING
+    fields = {} if waits else _restored(sight)
+    if trouble is not None:
+        _raise_alarm(incident, sight, trouble, fields)
+        return
+    if incident.state == IncidentState.NEEDS_PERSON:
+        why = f"It is as expected after all: {sight.restore.reason}"
+        advance(
+            incident, IncidentState.RESTORING, now=now, why=why, alarm="", trouble="", advice="", **_NO_DANGER
+        )  # fmt: skip
+    if incident.state == IncidentState.RESTORING and not waits:
+        advance(
+            incident, IncidentState.AWAITING_CHECKPOINT, now=now, why=sight.restore.reason, alarm="",
+            next_look_at=now, **fields,
+        )  # fmt: skip
+
+
+def _raise_alarm(incident: Incident, sight: Sight, trouble: Trouble, restored: dict[str, Any]) -> None:
+    danger = _danger(incident, sight, trouble)
+    alarm = f"{trouble.alarm}{_lost(incident, sight, trouble)}"[:500]
+    advice = advise(
+        trouble.outcome, expected_step=sight.expected, step=trouble.step, in_danger=danger["danger_at"] is not None
     )
-    rows = rows.filter(Q(attempt=attempt) | Q(attempt=None) | Q(first_seen_at__gt=attempt.started_at))
-    return rows.filter(step__gt=incident.restored_step or 0).order_by("step").first()
+    fields = {"alarm": alarm, "trouble": trouble.outcome, "advice": advice[:500], **danger, **restored}
+    if incident.state != IncidentState.NEEDS_PERSON:
+        advance(incident, IncidentState.NEEDS_PERSON, now=sight.now, why=trouble.alarm, **fields)
+        return
+    changed = {name: value for name, value in fields.items() if getattr(incident, name) != value}
+    if changed:
+        Incident.objects.filter(pk=incident.pk, state=incident.state).update(**changed)
+
+
+_NO_DANGER: dict[str, Any] = {"danger_at": None, "danger_step": None, "danger": ""}
+STARTED_WRONG = (Outcome.FROM_SCRATCH, Outcome.RESTORED_OLDER)
+
+
+def _danger(incident: Incident, sight: Sight, trouble: Trouble) -> dict[str, Any]:
+    """Whether the job that runs now is about to destroy the good checkpoint, and when."""
+    attempt = sight.attempt
+    if trouble.outcome not in STARTED_WRONG or sight.expected is None or attempt.state in TERMINAL_STATES:
+        return _NO_DANGER
+    began = sight.restore.step or 0
+    found = foresee(
+        good_step=sight.expected, saved=saved_by_age(incident.run), at_step=max(began, attempt.last_step or 0),
+        began_at=began, step_time_s=step_time(attempt) or step_time(incident.attempt),
+    )  # fmt: skip
+    if found is None:
+        return _NO_DANGER
+    at = sight.now + timedelta(seconds=found.in_s or 0)
+    if incident.danger_at is not None and incident.danger_step == found.step:
+        moved = abs(at - incident.danger_at)
+        if moved <= max(MOVED, abs(incident.danger_at - sight.now) / 10):
+            at = incident.danger_at
+    return {"danger_at": at, "danger_step": found.step, "danger": found.sentence}
+
+
+def _lost(incident: Incident, sight: Sight, trouble: Trouble) -> str:
+    """Whether the good checkpoint is gone already."""
+    if trouble.outcome not in STARTED_WRONG or sight.expected is None:
+        return ""
+    there = Checkpoint.objects.filter(run=incident.run, step=sight.expected)
+    state = there.order_by("-checked_at").values_list("state", "completed_at").first()
+    if state is None or sight.attempt.started_at is None:
+        return ""
+    if state[0] == CheckpointState.MISSING:
+        return f" Step {steps(sight.expected)} is gone since."
+    if state[0] != CheckpointState.COMPLETE or (state[1] and state[1] > sight.attempt.started_at):
+        return f" Step {steps(sight.expected)} was overwritten since."
+    return ""
 
 
 def _ended_quietly(incident: Incident, attempt: Attempt, *, now: datetime) -> bool:
     """The new attempt ended without a fault before the case could be closed."""
     if attempt.state == JobState.CANCELLED:
-        close(incident, Outcome.STOPPED_ON_PURPOSE, why=f"Attempt {attempt.number} was cancelled.", now=now)
+        why = f"Attempt {attempt.number} of job {attempt.job.job_id} was cancelled."
+        _cancelled(incident, why, at=attempt.ended_at or now, now=now)
         return True
     if (
         attempt.state == JobState.COMPLETED
@@ -221,14 +243,17 @@ def _ended_quietly(incident: Incident, attempt: Attempt, *, now: datetime) -> bo
     return False
 
 
-def _checkpoint_time(incident: Incident) -> timedelta:
-    """How long the run takes between checkpoints, by its own history, with room."""
-    rows = Checkpoint.objects.filter(run=incident.run).exclude(completed_at=None).order_by("-step")
-    times = [row.completed_at for row in rows[:20] if row.completed_at]
-    gaps = sorted((a - b).total_seconds() for a, b in itertools.pairwise(times) if a > b)
-    if not gaps:
-        return CHECKPOINT_TIME
-    return timedelta(seconds=max(60.0, LATE * gaps[len(gaps) // 2]))
+def _cancelled(incident: Incident, why: str, *, at: datetime, now: datetime) -> None:
+    """Somebody stopped the restarted job: where they submit another one of the run, that one is verified."""
+    stopped = incident.new_attempt.job if incident.new_attempt else incident.attempt.job
+    anew = waiting_job(incident, after=stopped)
+    if anew is None and now - at > SUBMITTED_ANEW:
+        close(incident, Outcome.STOPPED_ON_PURPOSE, why=why, now=now)
+        return
+    next_one = "A new job of the run is waited for." if anew is None else f"Job {anew.job_id} of the run was submitted."
+    store_checks(incident, waiting_checks(incident, now=now, note=f"{why} {next_one}"))
+    if incident.danger_at is not None:
+        Incident.objects.filter(pk=incident.pk).update(**_NO_DANGER)
 
 
 def close_slowdown(incident: Incident, *, now: datetime) -> bool:
@@ -244,6 +269,7 @@ def close_slowdown(incident: Incident, *, now: datetime) -> bool:
     found = rows.filter(completed_at__gt=incident.detected_at).order_by("step").first()
     if found is None:
         return False
-    why = f"The pace is back, and checkpoint {steps(found.step)} is complete."
+    what = BY_WORD if found.by_word else "complete"
+    why = f"The pace is back, and checkpoint {steps(found.step)} is {what}."
     close(incident, Outcome.RECOVERED, why=why, now=now)
     return True

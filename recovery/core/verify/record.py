@@ -49,3 +49,5 @@ class Check:
     deadline_at: datetime | None = None
     deadline_from: str = ""
     queued_s: float | None = None  # seconds in the queue between the action and the start
+    attempt_id: int | None = None  # the new attempt that it is about
+    waits_for: str = ""  # "restore", "first step" or "checkpoint": the deadline is that one's

@@ -1,0 +1,178 @@
+"""What verification rests on, as values: what the new attempt's sources tell, the run's history, its checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from django.conf import settings
+from django.db.models import Q
+
+from recovery.core.series import typical_step_time
+from recovery.core.types import CheckpointState, Sample, SignalKind
+from recovery.core.verify import (
+    CheckKey,
+    CheckState,
+    Restore,
+    Saved,
+    Source,
+    Start,
+    Told,
+    judge_restore,
+)
+from recovery.models import Attempt, Checkpoint, Incident, Run
+from recovery.models import Sample as SampleRow
+from recovery.pipeline.facts import log_interval
+
+STARTS = 20  # so many of the newest earlier starts are learned from
+CHECKPOINTS = 60  # … and of the newest checkpoints
+SAMPLES = 60  # the newest ones tell the pace
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sight:
+    """One look at a restarted run."""
+
+    attempt: Attempt
+    expected: int | None  # the step to be restored
+    told: tuple[Told, ...]
+    restore: Restore
+    following: Checkpoint | None  # the next complete checkpoint, where it is there
+    now: datetime
+
+    @property
+    def restored_at(self) -> datetime:
+        """When it told where it continues."""
+        attempt = self.attempt
+        return attempt.restored_at or attempt.first_step_at or attempt.last_progress_at or self.now
+
+
+def look_at(incident: Incident, attempt: Attempt, *, now: datetime) -> Sight:
+    expected, told = expected_step(incident, attempt), told_by(attempt)
+    interval = log_interval(attempt)
+    restore = judge_restore(expected_step=expected, told=told, log_interval=interval)
+    following = next_checkpoint(incident.run, attempt, beyond=restore.step or expected or 0, log_interval=interval)
+    return Sight(
+        attempt=attempt, expected=expected, told=tuple(told), restore=restore, following=following, now=now
+    )  # fmt: skip
+
+
+def told_by(attempt: Attempt) -> list[Told]:
+    """What the attempt's own sources tell of the restored step, and where."""
+    told = []
+    for source, kind, step in (
+        (Source.LOAD, SignalKind.LOADED, attempt.restored_step),
+        (Source.FRESH, SignalKind.FRESH_START, 0 if attempt.fresh_start else None),
+    ):
+        if step is not None:
+            line = attempt.signals.filter(kind=kind).order_by("at", "pk").last()
+            told.append(
+                Told(source=source, step=step, file=line.file if line else "", line=line.line if line else None)
+            )
+    if attempt.first_step is not None:
+        place = attempt.places.get("first_step", {})
+        told.append(
+            Told(
+                source=Source.FIRST_STEP, step=attempt.first_step, file=place.get("file", ""), line=place.get("line")
+            )
+        )  # fmt: skip
+    tracker = attempt.places.get("tracker", {})
+    if tracker.get("step") is not None:
+        told.append(Told(source=Source.TRACKER, step=tracker["step"], file=tracker["file"]))
+    return told
+
+
+def expected_step(incident: Incident, attempt: Attempt) -> int | None:
+    """The step that the new attempt should restore: of the newest checkpoint complete before it started.
+
+    Once the attempt has told where it continues, what was expected then stands: it may save that step anew.
+    """
+    if _was_judged(incident, attempt):
+        return incident.expected_step
+    rows = Checkpoint.objects.filter(run=incident.run).exclude(completed_at=None)
+    rows = rows.filter(state__in=[CheckpointState.COMPLETE, CheckpointState.MISSING])
+    rows = rows.exclude(state=CheckpointState.MISSING, checked_at__lt=attempt.started_at)  # gone before it started
+    before = rows.exclude(attempt=attempt).filter(first_seen_at__lt=attempt.started_at).order_by("-step").first()
+    return before.step if before else incident.expected_step
+
+
+def _was_judged(incident: Incident, attempt: Attempt) -> bool:
+    check = stored_check(incident, CheckKey.RESTORED)
+    told = (CheckState.AS_EXPECTED, CheckState.NOT_AS_EXPECTED)
+    return check.get("attempt_id") == attempt.pk and check.get("state") in told
+
+
+def stored_check(incident: Incident, key: CheckKey) -> dict[str, object]:
+    return next((check for check in incident.verification if check["key"] == key), {})
+
+
+def next_checkpoint(run: Run, attempt: Attempt, *, beyond: int, log_interval: int | None) -> Checkpoint | None:
+    """The first complete checkpoint with a step greater than `beyond` that is the attempt's own work.
+
+    Its own is what its log says it saved. Where no log tells the writer: what was first seen since it started, at a
+    step that it has trained to (it may save before it reports, by a log interval at most).
+    """
+    rows = Checkpoint.objects.filter(run=run, state=CheckpointState.COMPLETE, step__gt=beyond)
+    own = Q(attempt=attempt)
+    if attempt.last_step is not None:
+        trained = attempt.last_step + (log_interval or 0)
+        own |= Q(attempt=None, first_seen_at__gt=attempt.started_at, step__lte=trained)
+    return rows.filter(own, completed_at__gt=attempt.started_at).order_by("step").first()
+
+
+def earlier_starts(attempt: Attempt) -> list[Start]:
+    """How long earlier attempts of the run took from their start to their load line and first step; no queue in it."""
+    rows = Attempt.objects.filter(job__run_id=attempt.job.run_id, started_at__lt=attempt.started_at)
+    newest = rows.order_by("-started_at").values_list("started_at", "restored_at", "first_step_at")[:STARTS]
+    return [
+        Start(to_restore_s=_after(started, restored), to_first_step_s=_after(started, first))
+        for started, restored, first in newest
+        if started is not None
+    ]
+
+
+def _after(started: datetime, then: datetime | None) -> float | None:
+    """Seconds; None where it was not seen, or its clock says that it was before."""
+    return None if then is None or then < started else (then - started).total_seconds()
+
+
+def checkpoint_intervals(run: Run) -> list[float]:
+    """Seconds between two checkpoints of one attempt: pairs with a restart between them tell nothing."""
+    rows = Checkpoint.objects.filter(run=run).exclude(completed_at=None).order_by("-step")[:CHECKPOINTS]
+    times = sorted(row.completed_at for row in rows if row.completed_at)
+    starts = Attempt.objects.filter(job__run=run).exclude(started_at=None).values_list("started_at", flat=True)
+    begun = sorted(at for at in starts if at is not None)
+    return [
+        (after - before).total_seconds()
+        for before, after in pairwise(times)
+        if after > before and not any(before < at <= after for at in begun)
+    ]
+
+
+def saved_by_age(run: Run) -> list[Saved]:
+    """The run's checkpoints, the oldest first; one that was written anew is as old as that."""
+    rows = list(Checkpoint.objects.filter(run=run).order_by("-step")[:CHECKPOINTS])
+    rows.sort(key=lambda row: (row.completed_at or row.first_seen_at, row.step))
+    return [
+        Saved(
+            step=row.step,
+            complete=row.state in (CheckpointState.COMPLETE, CheckpointState.MISSING),
+            removed=row.state == CheckpointState.MISSING,
+        )
+        for row in rows
+    ]
+
+
+def step_time(attempt: Attempt) -> float | None:
+    """Seconds per step by the attempt's newest samples; None where there are too few."""
+    rows = list(SampleRow.objects.filter(attempt=attempt).order_by("-step", "-at")[:SAMPLES])
+    rows.sort(key=lambda row: (row.at, row.step))
+    return typical_step_time(
+        [Sample(at=row.at, step=row.step, step_time_s=row.step_time_s, rank=row.rank) for row in rows]
+    )
+
+
+def first_step_unknown_s() -> float:
+    """What holds for start-up and load, and for the first step, of a run without any history."""
+    return float(settings.HANG_FIRST_STEP_S)
