@@ -39,14 +39,16 @@ TRANSITIONS: dict[IncidentState, frozenset[IncidentState]] = {
     S.DIAGNOSED: frozenset({S.DETECTED, S.RECOMMENDED, S.CLOSED}),
     S.RECOMMENDED: frozenset({S.AWAITING_DECISION, S.WATCHING, S.ACTING, S.DETECTED, S.CLOSED}),
     # back to DETECTED: the facts changed, the case is looked at again
-    S.AWAITING_DECISION: frozenset({S.ACTING, S.WATCHING, S.DETECTED, S.RESTORING, S.CLOSED}),
+    # to itself: a person proposed something else
+    S.AWAITING_DECISION: frozenset({S.AWAITING_DECISION, S.ACTING, S.WATCHING, S.DETECTED, S.RESTORING, S.CLOSED}),
     # nothing is done by us: observing, rejected, or a person must change something; the run may still come back
-    S.WATCHING: frozenset({S.RESTORING, S.DETECTED, S.CLOSED}),
-    S.ACTING: frozenset({S.RESTORING, S.DETECTED, S.NEEDS_PERSON, S.CLOSED}),
-    S.RESTORING: frozenset({S.AWAITING_CHECKPOINT, S.NEEDS_PERSON, S.CLOSED}),
+    S.WATCHING: frozenset({S.WATCHING, S.AWAITING_DECISION, S.RESTORING, S.DETECTED, S.CLOSED}),
+    # to WATCHING: what was done (a hold, a drain) restarts nothing
+    S.ACTING: frozenset({S.RESTORING, S.WATCHING, S.DETECTED, S.NEEDS_PERSON, S.CLOSED}),
+    S.RESTORING: frozenset({S.AWAITING_CHECKPOINT, S.AWAITING_DECISION, S.NEEDS_PERSON, S.CLOSED}),
     # back to RESTORING: the run was started yet again before its checkpoint
-    S.AWAITING_CHECKPOINT: frozenset({S.RESTORING, S.NEEDS_PERSON, S.CLOSED}),
-    S.NEEDS_PERSON: frozenset({S.RESTORING, S.CLOSED}),
+    S.AWAITING_CHECKPOINT: frozenset({S.RESTORING, S.AWAITING_DECISION, S.NEEDS_PERSON, S.CLOSED}),
+    S.NEEDS_PERSON: frozenset({S.RESTORING, S.AWAITING_DECISION, S.WATCHING, S.CLOSED}),
     S.CLOSED: frozenset(),
 }
 

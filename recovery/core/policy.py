@@ -11,7 +11,9 @@ Rules are JSON (a version of them is stored for ever):
 
 `log_pattern` may be left out: how the site's own trainers print progress (recovery/core/logs/own_pattern.py).
 
-The first rule whose classes hold the failure class decides ("*": every class), else the default.
+The first rule whose classes hold the failure class decides ("*": every class), else the default. Whatever it says,
+only a requeue (with or without an exclusion), the release of a job that Slurm holds after a failed launch, and an
+extension of the time limit go without a person; the other actions never do (recovery/core/plans/).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any
 
 from recovery.core import budget
 from recovery.core.logs.own_pattern import OwnPattern, PatternError, own_pattern
+from recovery.core.plans import RULES
 from recovery.core.types import (
     ActionKind,
     Diagnosis,
@@ -61,7 +64,7 @@ class Load:
     """What the product has done and sees on the whole cluster, now."""
 
     actions_last_hour: int
-    excluded_nodes: int  # distinct nodes that our exclusions hold
+    excluded_nodes: int  # distinct nodes that our exclusions and drains hold
     total_nodes: int
     failures_in_window: int  # incidents of other runs that began within the fleet window, this one included
     paused: bool
@@ -107,7 +110,7 @@ def rule_on(
         now=now,
         log_interval=log_interval,
     )
-    if why := spent or _not_automatic(diagnosis, proposal) or _breaker(rules["breaker"], proposal, load):
+    if why := spent or _not_automatic(diagnosis, proposal, history) or _breaker(rules["breaker"], proposal, load):
         return Ruling(mode=Mode.APPROVE, rule=name, reason=f"{reason}; a person must approve: {why}")
     return Ruling(mode=mode, rule=name, reason=f"{reason}.")
 
@@ -136,10 +139,17 @@ def _allowed_restarts(rule: dict[str, Any], asked: int | None) -> int:
     return allowed if asked is None else min(allowed, max(0, asked))
 
 
-def _not_automatic(diagnosis: Diagnosis, proposal: Proposal) -> str:
+def _not_automatic(diagnosis: Diagnosis, proposal: Proposal, history: Sequence[PastFailure]) -> str:
     """Why this very proposal is no automatic one, whatever the rule says."""
+    if not RULES[proposal.action].automatic:
+        return f"{proposal.action.replace('_', ' ')} always needs one."
     if diagnosis.failure_class is FailureClass.UNKNOWN:
         return "the cause is unknown."
+    if proposal.action is ActionKind.EXTEND_TIME_LIMIT:
+        return ""  # nothing is restarted by it
+    if proposal.action is ActionKind.RELEASE:
+        again = any(past.acted and past.failure_class is diagnosis.failure_class for past in history)
+        return "it could not be launched before, either." if again else ""
     if diagnosis.restart not in (Restart.YES, Restart.ONCE):
         return f"the diagnosis says restart {diagnosis.restart}."
     if proposal.restore_step is None:

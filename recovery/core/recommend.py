@@ -6,8 +6,10 @@ Pure: the pipeline adds the exact scheduler operations, stores and hashes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+from recovery.core.instead import Around, instead_of_nothing, resubmission
 from recovery.core.speech import listed, steps
 from recovery.core.types import (
     ActionKind,
@@ -45,6 +47,8 @@ class JobFacts:
     eligible_reason: str = ""
     required_nodes: tuple[str, ...] = ()
     forgotten: bool = False
+    delay_measured: bool = True  # else the delay is Slurm's default, not what this cluster said
+    around: Around = field(default_factory=Around)
 
 
 def recommend(
@@ -52,9 +56,13 @@ def recommend(
 ) -> Proposal:
     """One proposal. NOTHING is one too, with its reason and what a person can do instead."""
     checkpoint = newest_complete(facts)
+    if found := instead_of_nothing(diagnosis, facts, job.around, history, held=job.held):
+        said = (diagnosis.reason, *found.reasons)
+        return _proposal(found.action, (), found.headline, said, checkpoint, facts, job, parameters=found.parameters)
     nothing = _why_nothing(diagnosis, facts, job)
     if nothing:
-        return _proposal(ActionKind.NOTHING, (), nothing, (diagnosis.reason,), checkpoint, facts, job)
+        again = _resubmit(diagnosis, facts, job, checkpoint)
+        return again or _proposal(ActionKind.NOTHING, (), nothing, (diagnosis.reason,), checkpoint, facts, job)
     nodes, note = _exclusion(diagnosis, job)
     action = ActionKind.REQUEUE_EXCLUDING if nodes else ActionKind.REQUEUE
     reasons = [diagnosis.reason, note, _checkpoint_reason(checkpoint, facts), _delay(job), *_past(history)]
@@ -84,11 +92,28 @@ def _why_nothing(diagnosis: Diagnosis, facts: AttemptFacts, job: JobFacts) -> st
         return "Wait: this looks like an incident of the fabric or the storage. Requeue by hand when it is over."
     if job.forgotten:
         return f"Slurm no longer knows this job, so that nothing can be done with it: {job.user} must submit it anew."
-    if job.held:
+    if job.held and not job.around.held_by_slurm:
         return f"Do nothing: somebody holds the job. Its holder can release it: scontrol release {job.job_id}."
     if not job.requeueable:
         return f"Slurm may not requeue this job (--no-requeue): {job.user} must submit it anew."
     return ""
+
+
+def _resubmit(
+    diagnosis: Diagnosis, facts: AttemptFacts, job: JobFacts, checkpoint: CheckpointFact | None
+) -> Proposal | None:
+    """Where Slurm may not, or can no longer, requeue the job, and its script is stored."""
+    restartable = diagnosis.restart in (Restart.YES, Restart.ONCE) and diagnosis.exclude is not Exclude.HOLD
+    if job.around.resubmit_why_not or not restartable or job.held or not (job.forgotten or not job.requeueable):
+        return None
+    nodes, note = _exclusion(diagnosis, job)
+    why = "Slurm no longer knows the job." if job.forgotten else "Slurm may not requeue this job (--no-requeue)."
+    found = resubmission(job.job_id, job.user, nodes, forgotten=job.forgotten, why=why, tail=_tail(checkpoint, facts))
+    reasons = (diagnosis.reason, note, _checkpoint_reason(checkpoint, facts), *found.reasons)
+    return _proposal(
+        found.action, nodes, found.headline, tuple(filter(None, reasons)), checkpoint, facts, job,
+        parameters=found.parameters,
+    )  # fmt: skip
 
 
 # --- exclusion --------------------------------------------------------------------------------------------------------
@@ -141,12 +166,17 @@ def _checkpoint_reason(checkpoint: CheckpointFact | None, facts: AttemptFacts) -
 def _headline(nodes: tuple[str, ...], checkpoint: CheckpointFact | None, facts: AttemptFacts) -> str:
     what = "Stop and requeue" if facts.state is JobState.RUNNING else "Requeue"
     without = f" without {listed(nodes)}" if nodes else ""
+    return f"{what}{without}{_tail(checkpoint, facts)}"
+
+
+def _tail(checkpoint: CheckpointFact | None, facts: AttemptFacts) -> str:
+    """What a restart restores, as the end of a headline."""
     lost = _lost(checkpoint, facts)
     if checkpoint is None:
         count = f" ({_counted(lost)} lost)" if lost else ""
-        return f"{what}{without}, STARTING FROM SCRATCH: no complete checkpoint is known{count}."
+        return f", STARTING FROM SCRATCH: no complete checkpoint is known{count}."
     count = f" ({_counted(lost)} lost)" if lost is not None else " (steps lost: unknown)"
-    return f"{what}{without}, restoring step {steps(checkpoint.step)}{count}."
+    return f", restoring step {steps(checkpoint.step)}{count}."
 
 
 def _counted(lost: int) -> str:
@@ -160,9 +190,10 @@ def _lost(checkpoint: CheckpointFact | None, facts: AttemptFacts) -> int | None:
 
 
 def _delay(job: JobFacts) -> str:
-    return (
-        f"Slurm starts a requeued job after {job.requeue_delay_s:g} s at the earliest." if job.requeue_delay_s else ""
-    )
+    if not job.requeue_delay_s:
+        return ""
+    by_default = "" if job.delay_measured else ", by Slurm's default; this cluster's own is not known"
+    return f"Slurm starts a requeued job after {job.requeue_delay_s:g} s at the earliest{by_default}."
 
 
 def _past(history: Sequence[PastFailure]) -> list[str]:
@@ -178,11 +209,14 @@ def _proposal(
     checkpoint: CheckpointFact | None,
     facts: AttemptFacts,
     job: JobFacts,
+    *,
+    parameters: dict[str, Any] | None = None,
 ) -> Proposal:
     machines = job.gpus or job.node_count
     lost = _lost(checkpoint, facts)
     hours = lost * job.step_time_s * machines / 3600 if lost is not None and job.step_time_s is not None else None
-    running_well = facts.state is JobState.RUNNING and action is ActionKind.NOTHING
+    goes_on = action in (ActionKind.NOTHING, ActionKind.EXTEND_TIME_LIMIT)
+    running_well = facts.state is JobState.RUNNING and goes_on
     return Proposal(
         action=action,
         exclude_nodes=nodes,
@@ -194,4 +228,5 @@ def _proposal(
         gpu_hours_at_stake=hours,
         gpus_idle=0 if running_well else machines,
         operations=(),
+        parameters=parameters or {},
     )

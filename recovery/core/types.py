@@ -181,6 +181,24 @@ class ActionKind(StrEnum):
     def changes_scheduler(self) -> bool:
         return self is not ActionKind.NOTHING
 
+    @property
+    def restarts(self) -> bool:
+        """Whether it starts the run again: only these use up a budget of restarts."""
+        return self in RESTARTS
+
+    @property
+    def ends_attempt(self) -> bool:
+        """Whether the execution that it is done to ends by it: that end is our doing, not a fault."""
+        return self in (RESTARTS - {ActionKind.RELEASE}) | {ActionKind.CANCEL}
+
+
+RESTARTS = frozenset(
+    {
+        *(ActionKind.REQUEUE, ActionKind.REQUEUE_EXCLUDING, ActionKind.RELEASE, ActionKind.RESUBMIT),
+        ActionKind.RESTORE_OLDER,
+    }
+)
+
 
 class DecisionKind(StrEnum):
     APPROVE = "approve"
@@ -301,6 +319,18 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class GpuFacts:
+    """What was measured of an attempt's GPUs lately: means over its nodes; None where nothing was measured."""
+
+    at: datetime  # of the newest reading
+    nodes: int  # that have one
+    utilisation: float | None = None  # percent
+    power_w: float | None = None  # of one GPU
+    usual_power_w: float | None = None  # the median of this attempt before
+    xids: tuple[tuple[str, int], ...] = ()  # node and code, each once, that came up within this attempt
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptFacts:
     """All that detectors and the diagnosis may know of one attempt at one moment.
 
@@ -330,6 +360,7 @@ class AttemptFacts:
     signals: tuple[Signal, ...] = ()  # failures and phase marks of this attempt, oldest first, bounded
     node_events: tuple[NodeEvent, ...] = ()  # of the attempt's nodes since it started
     checkpoints: tuple[CheckpointFact, ...] = ()  # of the run, oldest first
+    gpu: GpuFacts | None = None  # None: nobody measures, or nothing was measured lately
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,17 +9,18 @@ from django.db import IntegrityError, transaction
 
 from recovery.access import SYSTEM, Actor, Permission, require
 from recovery.core.lifecycle import ActionState, IncidentState
+from recovery.core.plans import RULES
 from recovery.core.policy import Load, Ruling, rule_on
 from recovery.core.types import ActionKind, DecisionKind, FindingKind, Mode, Outcome, Proposal
 from recovery.models import Action, Cluster, Decision, Incident, Node, PolicyVersion, Recommendation
 from recovery.pipeline.facts import current_rules, log_interval, past_failures
 from recovery.pipeline.recommend import shown_hash, stored_diagnosis
+from recovery.pipeline.subject import key_of, subject_of
 from recovery.pipeline.transition import LostRace, advance
 from recovery.selectors import current_policy
 
 OLD_NEWS = timedelta(minutes=15)  # a failure older than this is not acted on by policy alone: somebody may have
 AFTER_SILENCE = timedelta(minutes=10)  # so long a question stays open at least when Slurm answers again
-ACTION_TIME = timedelta(minutes=5)  # by when an action must be seen to have converged
 
 
 SAID = {
@@ -107,8 +108,13 @@ def load_of(incident: Incident, *, now: datetime) -> Load:
     cluster.refresh_from_db(fields=["paused_at", "paused_reason"])
     actions = Action.objects.filter(incident__run__cluster=cluster)
     excluded: set[str] = set()
-    for nodes in actions.filter(called_at__gte=now - timedelta(days=1)).values_list("exclude_nodes", flat=True):
+    today = actions.filter(called_at__gte=now - timedelta(days=1)).order_by("called_at")
+    for kind, nodes, parameters in today.values_list("kind", "exclude_nodes", "parameters"):
         excluded.update(nodes)
+        if kind == ActionKind.DRAIN:
+            excluded.add(parameters["node"])
+        elif kind == ActionKind.RESUME:
+            excluded.discard(parameters["node"])
     window = timedelta(seconds=current_rules()["breaker"]["fleet_window_s"])
     failures = Incident.objects.filter(run__cluster=cluster, kind=FindingKind.CRASH)
     failures = failures.filter(failed_at__gte=incident.failed_at - window, failed_at__lte=incident.failed_at + window)
@@ -176,7 +182,7 @@ def _open_question(recommendation_id: int, shown: str, *, now: datetime) -> Reco
         raise OutOfDate(f"The case is {row.incident.state.replace('_', ' ')}: it waits for no decision.")
     if row.incident.attempt.job.cluster.is_stale(now):
         raise OutOfDate("The picture of the cluster is too old to act on; wait until Slurm answers again.")
-    if shown_hash(row, row.incident.attempt) != row.hash:
+    if not still_holds(row):
         _look_again(row.incident, now=now)
         raise OutOfDate("The job has changed since this was recommended; a fresh recommendation follows in seconds.")
     return row
@@ -209,7 +215,7 @@ def _decide(
             why = f"{SAID[kind]}: {reason}" if reason else f"{SAID[kind]}."
             advance(
                 incident, new, now=now, why=why, actor=actor, decided_at=now, next_look_at=now,
-                deadline_at=now + ACTION_TIME if new is IncidentState.ACTING else None,
+                deadline_at=_action_deadline(recommendation, now) if new is IncidentState.ACTING else None,
             )  # fmt: skip
     except IntegrityError as error:
         taken = Decision.objects.filter(recommendation=recommendation).first()
@@ -225,10 +231,21 @@ def _intend(incident: Incident, recommendation: Recommendation, *, now: datetime
     """The intent, committed before the scheduler is called. Its key makes it one of a kind."""
     return Action.objects.create(
         recommendation=recommendation, incident=incident, kind=recommendation.action,
-        key=f"incident-{incident.pk}-{recommendation.hash[:16]}-{recommendation.pk}",
+        key=key_of(recommendation),
         exclude_nodes=recommendation.exclude_nodes, parameters=recommendation.parameters, state=ActionState.INTENDED,
-        intended_at=now, deadline_at=now + ACTION_TIME,
+        intended_at=now, deadline_at=_action_deadline(recommendation, now),
     )  # fmt: skip
+
+
+def _action_deadline(recommendation: Recommendation, now: datetime) -> datetime:
+    """By when an action must be seen to have converged."""
+    return now + timedelta(seconds=RULES[ActionKind(recommendation.action)].time_s)
+
+
+def still_holds(recommendation: Recommendation) -> bool:
+    """Whether the job is what it was when this was proposed."""
+    subject = subject_of(recommendation.incident, recommendation.parameters)
+    return shown_hash(recommendation, subject) == recommendation.hash
 
 
 def acts_automatically(action: Action) -> bool:

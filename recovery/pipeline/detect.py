@@ -13,7 +13,8 @@ from recovery.core.lifecycle import TRANSITIONS, ActionState, IncidentState
 from recovery.core.types import Finding, FindingKind, Outcome
 from recovery.models import Attempt, Incident
 from recovery.models import Finding as FindingRow
-from recovery.pipeline.facts import as_json, attempt_facts, limits, requeued_by_us
+from recovery.pipeline.facts import as_json, attempt_facts, limits
+from recovery.pipeline.subject import ended_by_us
 from recovery.pipeline.transition import LostRace, advance, advance_action
 
 SEVERITY = {FindingKind.CRASH: 3, FindingKind.HANG: 2, FindingKind.SLOWDOWN: 1}
@@ -24,10 +25,10 @@ def detect_attempt(attempt: Attempt, *, now: datetime) -> Incident | None:
     """Judge one attempt. Returns its open incident where a fault was found."""
     if attempt.job.cluster.is_stale(now):
         return None  # old news is no news
-    if requeued_by_us(attempt):
+    if ended_by_us(attempt):
         return None  # its end was our doing
     findings = detect(attempt_facts(attempt, now=now), limits())
-    if not _is_training(attempt):
+    if not is_training(attempt):
         findings = [finding for finding in findings if finding.kind is FindingKind.CRASH]
     if not findings:
         return None
@@ -44,7 +45,7 @@ def detect_attempt(attempt: Attempt, *, now: datetime) -> Incident | None:
     return None
 
 
-def _is_training(attempt: Attempt) -> bool:
+def is_training(attempt: Attempt) -> bool:
     """Whether silence can mean anything: the job opted in, or its log showed a trainer at work."""
     return bool(attempt.job.options) or attempt.last_step is not None or attempt.restored_at is not None
 

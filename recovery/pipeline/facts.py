@@ -12,8 +12,9 @@ from django.db.models import Subquery
 
 from recovery.core.detectors import Limits
 from recovery.core.policy import DEFAULT_RULES
-from recovery.core.series import typical_stride
+from recovery.core.series import typical_step_time, typical_stride
 from recovery.core.types import (
+    ActionKind,
     AttemptFacts,
     CheckpointFact,
     CheckpointState,
@@ -32,6 +33,7 @@ from recovery.models import Attempt, Checkpoint, Incident, Run
 from recovery.models import NodeEvent as NodeEventRow
 from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
+from recovery.pipeline.subject import ended_by_us
 from recovery.selectors import current_policy
 
 # What a detector sees of a long attempt: its newest samples, and enough of its first ones for what was normal then.
@@ -60,6 +62,18 @@ def limits() -> Limits:
 
 def attempt_facts(attempt: Attempt, *, now: datetime) -> AttemptFacts:
     """Everything known of `attempt` at `now`; six queries whatever the size of the run."""
+    return replace(
+        brief_facts(attempt, now=now, samples=newest_samples(attempt)),
+        requeued_by_slurm=attempt.job.restart_count > attempt.number and not ended_by_us(attempt),
+        signals=_signals(attempt),
+        node_events=_node_events(attempt, now=now),
+        checkpoints=_checkpoints(attempt.job.run),
+    )
+
+
+def brief_facts(attempt: Attempt, *, now: datetime, samples: tuple[Sample, ...] = ()) -> AttemptFacts:
+    """What the rows of attempt, job and cluster say, without a query: whether a running attempt has a fault can be told
+    from them and its samples."""
     job = attempt.job
     return AttemptFacts(
         now=now,
@@ -75,26 +89,16 @@ def attempt_facts(attempt: Attempt, *, now: datetime) -> AttemptFacts:
         ended_at=attempt.ended_at,
         time_limit_s=job.time_limit_s,
         cancelled_by=attempt.cancelled_by,
-        requeued_by_slurm=job.restart_count > attempt.number and not requeued_by_us(attempt),
         phase=Phase(attempt.phase),
         phase_since=attempt.phase_since,
         blind_reason=attempt.blind_reason,
         last_progress_at=attempt.last_progress_at,
         last_step=attempt.last_step,
-        samples=_samples(attempt),
-        signals=_signals(attempt),
-        node_events=_node_events(attempt, now=now),
-        checkpoints=_checkpoints(job.run),
+        samples=samples,
     )
 
 
-def requeued_by_us(attempt: Attempt) -> bool:
-    """Whether a scheduler call of ours, rather than somebody else, ended this attempt."""
-    incidents = Incident.objects.filter(attempt=attempt, resolved_by_others=False)
-    return incidents.filter(actions__called_at__isnull=False).exists()
-
-
-def _samples(attempt: Attempt) -> tuple[Sample, ...]:
+def newest_samples(attempt: Attempt) -> tuple[Sample, ...]:
     """Of the lowest rank that reports, by step: the order of the table's key, so that no attempt is ever sorted."""
     rows = SampleRow.objects.filter(attempt=attempt)
     rows = rows.filter(rank=Subquery(rows.order_by("rank").values("rank")[:1]))
@@ -110,7 +114,12 @@ def _samples(attempt: Attempt) -> tuple[Sample, ...]:
 
 def log_interval(attempt: Attempt) -> int | None:
     """How many steps lie between two reports of the attempt; None where fewer than two were read."""
-    return typical_stride(_samples(attempt))
+    return typical_stride(newest_samples(attempt))
+
+
+def step_time(attempt: Attempt) -> float | None:
+    """Seconds per step of the attempt; None where that is not known."""
+    return typical_step_time(newest_samples(attempt))
 
 
 def _signals(attempt: Attempt) -> tuple[Signal, ...]:
@@ -195,7 +204,7 @@ def past_failures(incident: Incident, *, now: datetime) -> list[PastFailure]:
             at=row.failed_at,
             failure_class=FailureClass(row.failure_class or FailureClass.UNKNOWN),
             step=row.failed_step,
-            acted=any(action.called_at is not None for action in row.actions.all()),
+            acted=any(action.called_at and ActionKind(action.kind).restarts for action in row.actions.all()),
             rule=str((row.diagnosis.get("first_failure") or {}).get("rule", "")),
             nodes=_suspects(row),
             checkpoint_since=any(

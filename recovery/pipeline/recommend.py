@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
 
 from recovery.core.lifecycle import IncidentState
-from recovery.core.recommend import JobFacts, recommend
-from recovery.core.series import typical_step_time
+from recovery.core.plans import RULES, Step
+from recovery.core.recommend import recommend
 from recovery.core.types import (
     ActionKind,
     Diagnosis,
@@ -21,25 +21,33 @@ from recovery.core.types import (
     JobState,
     Proposal,
     Restart,
-    Sample,
 )
 from recovery.models import Attempt, Incident, Recommendation
-from recovery.pipeline.eligible import eligible_nodes
+from recovery.pipeline.calls import Target, command, preview
 from recovery.pipeline.facts import attempt_facts, current_rules, past_failures
+from recovery.pipeline.job_facts import facts_of_job
+from recovery.pipeline.marks import mark_for
+from recovery.pipeline.scripts import keep_script
+from recovery.pipeline.subject import new_key, newest_execution, subject_of
 from recovery.pipeline.transition import advance
-from recovery.slurm.base import HELD_BY_PEOPLE, Operation, SlurmClient
+from recovery.slurm.base import SlurmClient
+
+# What is done to the job where it stands now, whatever execution of it failed.
+ON_NEWEST = frozenset({ActionKind.RELEASE, ActionKind.HOLD})
 
 
 def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime) -> Recommendation:
     """Propose an action for a diagnosed incident; what was proposed before is superseded."""
     facts = attempt_facts(incident.attempt, now=now)
     verdict = stored_diagnosis(incident)
-    job_facts = _job_facts(incident.attempt, facts.samples, now=now)
+    keep_script(incident.attempt.job, client=client, now=now)
+    job_facts = facts_of_job(incident.attempt, facts, client=client, now=now)
     proposal = recommend(verdict, facts, job_facts, past_failures(incident, now=now))
-    operations = preview(proposal.action, incident.attempt, proposal.exclude_nodes, client=client)
+    if proposal.action in ON_NEWEST:
+        newest = newest_execution(incident)
+        proposal = replace(proposal, parameters={**proposal.parameters, "attempt": newest.pk})
     with transaction.atomic():
-        supersede(incident, why="The case was looked at again.", now=now)
-        row = _create(incident, proposal, operations, now=now)
+        row = store_recommendation(incident, proposal, why="The case was looked at again.", client=client, now=now)
         advance(
             incident, IncidentState.RECOMMENDED, now=now, why=proposal.headline,
             recommended_at=incident.recommended_at or now, expected_step=proposal.restore_step,
@@ -52,18 +60,44 @@ def supersede(incident: Incident, *, why: str, now: datetime) -> None:
     current.update(superseded_at=now, superseded_reason=why)
 
 
-def _create(incident: Incident, proposal: Proposal, operations: list[str], *, now: datetime) -> Recommendation:
+def store_recommendation(
+    incident: Incident, proposal: Proposal, *, why: str, client: SlurmClient, now: datetime, by: str = ""
+) -> Recommendation:
+    """Put `proposal` in the place of what was proposed before (`why`). Call it inside a transaction.
+
+    `by`: the person who proposed it. Raises SlurmError for what can't be asked of Slurm at all.
+    """
+    supersede(incident, why=why, now=now)
+    parameters = dict(proposal.parameters)
+    if proposal.action.changes_scheduler:
+        parameters["key"] = new_key(incident, at=now.timestamp())
     row = Recommendation(
         incident=incident, action=proposal.action, exclude_nodes=list(proposal.exclude_nodes),
-        parameters=proposal.parameters, headline=proposal.headline[:300], reasons=list(proposal.reasons), operations=operations,
+        parameters=parameters, proposed_by=by, headline=proposal.headline[:300], reasons=list(proposal.reasons),
         restore_step=proposal.restore_step, restore_path=proposal.restore_path,
         steps_at_stake=proposal.steps_at_stake, gpu_hours_at_stake=proposal.gpu_hours_at_stake,
         gpus_idle=proposal.gpus_idle, created_at=now,
         expires_at=now + timedelta(seconds=current_rules()["expires_after_s"]),
     )  # fmt: skip
-    row.hash = shown_hash(row, incident.attempt)
+    attempt = subject_of(incident, parameters)
+    row.operations = operations_of(row, attempt, client=client, now=now)
+    row.hash = shown_hash(row, attempt)
     row.save()
     return row
+
+
+def operations_of(row: Recommendation, attempt: Attempt, *, client: SlurmClient, now: datetime) -> list[str]:
+    """The exact operations in their order, with that of the key where it will be left."""
+    target = Target(
+        kind=ActionKind(row.action), attempt=attempt, parameters=row.parameters, exclude_nodes=tuple(row.exclude_nodes)
+    )
+    shown = preview(target, client)
+    if not shown or not RULES[target.kind].marks or not mark_for(target, client, now=now):
+        return shown
+    mark = command(Step.SET_ADMIN_COMMENT, target, client)
+    requeues = 1 + (target.kind is ActionKind.RESTORE_OLDER)  # Slurm changes no job that has ended: only then
+    place = requeues if JobState(attempt.state).is_terminal else 0
+    return [*shown[:place], mark, *shown[place:]]
 
 
 def shown_hash(recommendation: Recommendation, attempt: Attempt) -> str:
@@ -89,39 +123,6 @@ def shown_hash(recommendation: Recommendation, attempt: Attempt) -> str:
     if recommendation.parameters:  # without any the hash is what it was before there were parameters
         content["parameters"] = recommendation.parameters
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def preview(action: ActionKind, attempt: Attempt, nodes: Sequence[str], *, client: SlurmClient) -> list[str]:
-    """The exact scheduler operations of an action, in order."""
-    job = attempt.job
-    if action is ActionKind.REQUEUE:
-        return [client.preview(Operation.REQUEUE, job.job_id)]
-    if action is ActionKind.REQUEUE_EXCLUDING:
-        merged = merged_exclusion(job.excluded_nodes, nodes)
-        return [
-            client.preview(Operation.REQUEUE_HOLD, job.job_id),
-            client.preview(Operation.SET_EXCLUDED_NODES, job.job_id, nodes=merged),
-            client.preview(Operation.RELEASE, job.job_id),
-        ]
-    return []
-
-
-def merged_exclusion(present: Sequence[str], added: Sequence[str]) -> tuple[str, ...]:
-    """The job's own exclusions stay; ours come on top."""
-    return tuple(sorted({*present, *added}))
-
-
-def _job_facts(attempt: Attempt, samples: tuple[Sample, ...], *, now: datetime) -> JobFacts:
-    job = attempt.job
-    places = eligible_nodes(job, now=now)
-    return JobFacts(
-        job_id=job.job_id, requeueable=job.requeueable, node_count=job.node_count or len(attempt.nodes), gpus=job.gpus,
-        eligible_nodes=places.nodes, eligible_reason=places.reason, required_nodes=tuple(job.required_nodes),
-        excluded_nodes=tuple(job.excluded_nodes), forgotten=job.vanished_at is not None,
-        held=(job.held and JobState(job.state) is JobState.PENDING) or job.state_reason in HELD_BY_PEOPLE,
-        step_time_s=typical_step_time(samples),
-        user=job.user, requeue_delay_s=job.cluster.requeue_delay_s,
-    )  # fmt: skip
 
 
 def stored_diagnosis(incident: Incident) -> Diagnosis:

@@ -16,12 +16,13 @@ from recovery.core.speech import steps
 from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
 from recovery.models import Attempt, Cluster, Incident, Recommendation
 from recovery.pipeline import account, decide
-from recovery.pipeline.act import carry_out, moved_since
+from recovery.pipeline.act import carry_out
 from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
 from recovery.pipeline.leasing import ClientFor, Clock, with_lease
 from recovery.pipeline.recommend import recommend_incident
 from recovery.pipeline.transition import advance
 from recovery.pipeline.verify import close_slowdown, successor, verify_incident
+from recovery.pipeline.veto import moved_since
 from recovery.pipeline.watch import watch_attempt, watch_cluster
 from recovery.selectors import current_policy
 from recovery.slurm.base import SlurmClient
@@ -144,8 +145,16 @@ def _after_diagnosis(incident: Incident, *, client: SlurmClient, now: datetime) 
 def _watch(incident: Incident, *, now: datetime) -> None:
     """A case on which we do nothing now: has the job come back, moved on, or changed what we believe?"""
     attempt = incident.attempt
-    follower = successor(incident)
-    if follower is not None:
+    follower, recommendation = successor(incident), _current(incident)
+    asked = incident.state == IncidentState.AWAITING_DECISION and recommendation.proposed_by != ""
+    if asked and not attempt.job.cluster.is_stale(now) and not decide.still_holds(recommendation):
+        advance(incident, IncidentState.WATCHING, now=now, why="The job is not as it was when this was proposed.")
+    elif asked:
+        decide.keep_open_or_expire(incident, recommendation, now=now)
+    elif follower is not None and incident.acted_at is not None:
+        why = f"The case goes on: attempt {follower.number} of job {follower.job.job_id} is verified."
+        advance(incident, IncidentState.RESTORING, now=now, why=why, deadline_at=None)
+    elif follower is not None:
         why = f"Attempt {follower.number} of job {follower.job.job_id} started, not by our doing."
         advance(
             incident, IncidentState.RESTORING, now=now, why=why, resolved_by_others=True, acted_at=follower.started_at

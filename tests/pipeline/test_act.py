@@ -46,7 +46,7 @@ def settle(desk: Desk) -> None:
         desk.tick(seconds=10)
 
 
-OPERATIONS = ["requeue_hold", "set_excluded_nodes", "release"]
+OPERATIONS = ["requeue_hold", "set_admin_comment", "set_excluded_nodes", "release"]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -1,0 +1,44 @@
+"""Point the trainer at an older complete checkpoint, then requeue. The torn one is neither touched nor deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from recovery.core.plans.base import COMPLETING, UNLISTED, Intent, Next, Seen, Step, TrackerSeen, World, stop
+from recovery.core.plans.requeue import requeue
+from recovery.core.types import JobState
+
+RUNS = frozenset({JobState.RUNNING, JobState.SUSPENDED})
+
+
+def restore_older(intent: Intent, world: World) -> Next:
+    """Write `write` where `old` stood; with `then` = "requeue" put the job back into the queue."""
+    if intent.has_begun(Step.REQUEUE):
+        return requeue(intent, world)
+    if world.job is None:
+        return UNLISTED
+    if world.job.state is JobState.COMPLETING:
+        return COMPLETING
+    return _point(intent, world.job, world.tracker) or _then(intent, world)
+
+
+def _then(intent: Intent, world: World) -> Next:
+    if intent.parameters.get("then") == "requeue":
+        return requeue(replace(intent, begun=intent.begun - {Step.WRITE_TRACKER}), world)
+    return Next(step=Step.CONVERGED, reason="The tracker names what it shall.")
+
+
+def _point(intent: Intent, job: Seen, tracker: TrackerSeen | None) -> Next | None:
+    """What is left to do about the tracker; None where it names what it shall."""
+    wanted, old = intent.parameters["write"], intent.parameters["old"]
+    if tracker is None:
+        return stop(intent, "the tracker can't be read")
+    if tracker.content == wanted:
+        return None
+    if tracker.content != old:
+        return stop(intent, f"the tracker says {tracker.content[:50]!r} now, it said {old[:50]!r}")
+    if job.state in RUNS:
+        return stop(intent, "the job runs, and its trainer writes the tracker itself")
+    if not tracker.complete:
+        return stop(intent, f"the checkpoint of step {intent.parameters['step']} is no longer complete")
+    return Next(step=Step.WRITE_TRACKER, reason="The job does not run, and the checkpoint is complete.")

@@ -1,0 +1,66 @@
+"""What a proposal needs to know of the job beside its attempt: where it could run, and what could be done instead."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from django.conf import settings
+
+from recovery.core.instead import Around, Restorable
+from recovery.core.recommend import JobFacts
+from recovery.core.series import typical_step_time
+from recovery.core.types import AttemptFacts, CheckpointState, JobState
+from recovery.models import Attempt, Checkpoint
+from recovery.pipeline.eligible import eligible_nodes
+from recovery.pipeline.observe import HELD_BY_SLURM
+from recovery.pipeline.scripts import why_not_resubmitted
+from recovery.slurm.base import HELD_BY_PEOPLE, SlurmClient
+from recovery.sources.trackers import read_tracker
+
+INTERVALS = 20  # of a run's last checkpoints its own rhythm is taken from
+
+
+def facts_of_job(attempt: Attempt, facts: AttemptFacts, *, client: SlurmClient, now: datetime) -> JobFacts:
+    job = attempt.job
+    places = eligible_nodes(job, now=now)
+    return JobFacts(
+        job_id=job.job_id, requeueable=job.requeueable, node_count=job.node_count or len(attempt.nodes), gpus=job.gpus,
+        eligible_nodes=places.nodes, eligible_reason=places.reason, required_nodes=tuple(job.required_nodes),
+        excluded_nodes=tuple(job.excluded_nodes), forgotten=job.vanished_at is not None,
+        held=(job.held and JobState(job.state) is JobState.PENDING) or job.state_reason in HELD_BY_PEOPLE,
+        step_time_s=typical_step_time(facts.samples),
+        user=job.user, requeue_delay_s=job.cluster.requeue_delay_s,
+        delay_measured=job.cluster.health_at is not None, around=_around(attempt, client=client),
+    )  # fmt: skip
+
+
+def _around(attempt: Attempt, *, client: SlurmClient) -> Around:
+    job = attempt.job
+    rows = Checkpoint.objects.filter(run=job.run_id).exclude(completed_at=None).order_by("-step")[:INTERVALS]
+    times = [row.completed_at for row in rows if row.completed_at is not None]
+    gaps = [(later - earlier).total_seconds() for later, earlier in itertools.pairwise(times) if later > earlier]
+    return Around(
+        held_by_slurm=job.state_reason in HELD_BY_SLURM and job.state == JobState.PENDING,
+        resubmit_why_not=why_not_resubmitted(job, client=client),
+        restorable=restorable(attempt),
+        saved_at=times[0] if times else None,
+        save_every_s=statistics.median(gaps) if gaps else None,
+    )
+
+
+def restorable(attempt: Attempt, *, step: int | None = None) -> Restorable | None:
+    """The complete checkpoint of `step` (None: the newest), where the trainer keeps a tracker beside it."""
+    rows = Checkpoint.objects.filter(run=attempt.job.run_id, state=CheckpointState.COMPLETE).order_by("-step")
+    row = (rows.filter(step=step) if step is not None else rows).first()
+    if row is None or not row.path.startswith("/"):
+        return None
+    tracker = read_tracker(str(PurePosixPath(row.path).parent), roots=settings.CHECKPOINT_ROOTS)
+    if tracker is None:
+        return None
+    return Restorable(
+        step=row.step, path=row.path, folder=tracker.folder, tracker=tracker.name, old=tracker.content,
+        write=tracker.naming(step=row.step, path=row.path), writer=tracker.writer, why_not=tracker.why_not,
+    )  # fmt: skip

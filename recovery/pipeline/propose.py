@@ -1,0 +1,214 @@
+"""People propose: another action than the present recommendation, or the undoing of one. Decided like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from recovery.access import Actor, Permission, require
+from recovery.core.instead import Instead
+from recovery.core.lifecycle import ActionState, IncidentState
+from recovery.core.plans import RULES
+from recovery.core.recommend import newest_complete
+from recovery.core.speech import duration
+from recovery.core.types import ActionKind, JobState, Mode, Proposal
+from recovery.models import Action, Incident, Node, Recommendation
+from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.decide import OutOfDate
+from recovery.pipeline.facts import attempt_facts
+from recovery.pipeline.observe import ON_NODES
+from recovery.pipeline.proposals import Asked, build, resuming
+from recovery.pipeline.recommend import store_recommendation
+from recovery.pipeline.subject import MARK, newest_execution, subject_of
+from recovery.pipeline.transition import LostRace, advance
+from recovery.pipeline.veto import LEFT_FOR_UNDO
+from recovery.selectors import current_policy
+from recovery.slurm.base import Operation, SlurmClient, SlurmError
+
+S = IncidentState
+# Where nothing of ours is under way and no worker is about to recommend something.
+PROPOSABLE = frozenset({S.AWAITING_DECISION, S.WATCHING, S.RESTORING, S.AWAITING_CHECKPOINT, S.NEEDS_PERSON})
+_NEEDS: dict[ActionKind, tuple[Operation, ...]] = {
+    ActionKind.REQUEUE: (Operation.REQUEUE,),
+    ActionKind.REQUEUE_EXCLUDING: (Operation.REQUEUE_HOLD, Operation.SET_EXCLUDED_NODES, Operation.RELEASE),
+    ActionKind.RELEASE: (Operation.RELEASE,),
+    ActionKind.HOLD: (Operation.HOLD,),
+    ActionKind.CANCEL: (Operation.CANCEL,),
+    ActionKind.RESUBMIT: (Operation.SUBMIT, Operation.CANCEL, Operation.RELEASE),
+    ActionKind.EXTEND_TIME_LIMIT: (Operation.SET_TIME_LIMIT,),
+    ActionKind.DRAIN: (Operation.DRAIN_NODE,),
+    ActionKind.RESUME: (Operation.RESUME_NODE,),
+    ActionKind.RESTORE_OLDER: (Operation.REQUEUE,),
+    ActionKind.NOTHING: (),
+}
+
+
+def propose(
+    incident_id: int,
+    *,
+    action: ActionKind,
+    parameters: Mapping[str, Any],
+    exclude_nodes: Sequence[str],
+    reason: str,
+    actor: Actor,
+    client: SlurmClient,
+    now: datetime,
+) -> Recommendation:
+    """Put a person's proposal in the place of the present recommendation.
+
+    Raises Forbidden, Invalid, OutOfDate (the case or the picture moved on) or Incident.DoesNotExist.
+    """
+    require(actor, Permission.OPERATE)
+    incident = _open_case(incident_id, reason, now=now)
+    attempt = newest_execution(incident)
+    asked = Asked(
+        incident=incident, attempt=attempt, given=parameters, exclude_nodes=tuple(dict.fromkeys(exclude_nodes)),
+        client=client, now=now,
+    )  # fmt: skip
+    found = build(action, asked)
+    return _store(incident, found, asked.exclude_nodes, reason=reason, actor=actor, client=client, now=now)
+
+
+def undo(action_id: int, *, reason: str, actor: Actor, client: SlurmClient, now: datetime) -> Recommendation:
+    """Propose the reverse of an action. Raises as `propose` does, and Action.DoesNotExist."""
+    require(actor, Permission.OPERATE)
+    action = Action.objects.select_related("incident").get(pk=action_id)
+    incident = _open_case(action.incident_id, reason, now=now)
+    found = undoing(action, now=now)
+    if found is None:
+        raise Invalid([f"action: it can't be undone (any more). {RULES[ActionKind(action.kind)].undo}"])
+    return _store(incident, found, (), reason=reason, actor=actor, client=client, now=now)
+
+
+def undoing(action: Action, *, now: datetime) -> Instead | None:
+    """The reverse of an action while it is possible; None where it is not, or not any more."""
+    kind = ActionKind(action.kind)
+    if action.state != ActionState.CONVERGED or RULES[kind].undone_by is None or is_undone(action):
+        return None
+    found = _on_node(action) if kind in ON_NODES else _on_job(action, now=now)
+    if found is not None:
+        found.parameters["undoes"] = action.pk
+    return found
+
+
+def is_undone(action: Action) -> bool:
+    done = Action.objects.filter(incident=action.incident_id, pk__gt=action.pk, state=ActionState.CONVERGED)
+    return any(parameters.get("undoes") == action.pk for parameters in done.values_list("parameters", flat=True))
+
+
+def _on_node(action: Action) -> Instead | None:
+    name = action.parameters["node"]
+    node = Node.objects.filter(cluster=action.incident.run.cluster_id, name=name).first()
+    if node is None:
+        return None
+    drained = "DRAIN" in node.raw_state.upper()
+    if action.kind == ActionKind.DRAIN:
+        ours = drained and f"{MARK}{action.parameters['key']}" in node.reason and "DOWN" not in node.raw_state.upper()
+        return resuming(action) if ours else None
+    parameters = {"node": name, "why": "drained again: a resume was undone"}
+    headline = f"Take {name} out of service again (drain)."
+    return None if drained else Instead(action=ActionKind.DRAIN, headline=headline, parameters=parameters)
+
+
+def _on_job(action: Action, *, now: datetime) -> Instead | None:
+    attempt, kind = newest_execution(action.incident), ActionKind(action.kind)
+    job, given = attempt.job, action.parameters
+    waits = attempt.state == JobState.PENDING
+    if kind is ActionKind.HOLD:
+        held = job.state_reason == "JobHeldAdmin" and waits
+        headline, parameters = "Release the job, which we hold.", {"of": "us"}
+        return Instead(action=ActionKind.RELEASE, headline=headline, parameters=parameters) if held else None
+    if kind is ActionKind.RELEASE:
+        free = waits and not job.held
+        return Instead(action=ActionKind.HOLD, headline="Hold the job again.") if free else None
+    if kind is ActionKind.EXTEND_TIME_LIMIT:
+        return _limit_back(action, now=now)
+    if kind is ActionKind.RESTORE_OLDER and waits:
+        parameters = {**given, "old": given["write"], "write": given["old"], "then": ""}
+        headline = f"Let {given['tracker']} say {given['old']} again."
+        return Instead(action=kind, headline=headline, parameters=parameters)
+    return None
+
+
+def _limit_back(action: Action, *, now: datetime) -> Instead | None:
+    attempt, given = subject_of(action.incident, action.parameters), action.parameters
+    same = attempt.job.time_limit_s == given["seconds"] and attempt.job.restart_count == attempt.number
+    alive = attempt.state in (JobState.PENDING, JobState.RUNNING)
+    end = attempt.started_at and attempt.started_at + timedelta(seconds=given["from_s"])
+    if not same or not alive or (end is not None and end < now + LEFT_FOR_UNDO):
+        return None
+    return Instead(
+        action=ActionKind.EXTEND_TIME_LIMIT, headline=f"Set the time limit back to {duration(given['from_s'])}.",
+        parameters={"seconds": given["from_s"], "from_s": given["seconds"]},
+    )  # fmt: skip
+
+
+def _open_case(incident_id: int, reason: str, *, now: datetime) -> Incident:
+    incident = Incident.objects.select_related(
+        "attempt__job__cluster", "new_attempt__job__cluster", "run__cluster"
+    ).get(pk=incident_id)
+    if not reason.strip():
+        raise Invalid(["reason: give one, it stands in the audit trail."])
+    if incident.state == S.CLOSED:
+        raise Invalid(["action: the case is closed."])
+    if incident.state not in PROPOSABLE:
+        raise OutOfDate(f"The case is {incident.state.replace('_', ' ')}: wait a moment, then propose again.")
+    if incident.run.cluster.is_stale(now):
+        raise OutOfDate("The picture of the cluster is too old to act on; wait until Slurm answers again.")
+    return incident
+
+
+def _store(
+    incident: Incident,
+    found: Instead,
+    exclude_nodes: Sequence[str],
+    *,
+    reason: str,
+    actor: Actor,
+    client: SlurmClient,
+    now: datetime,
+) -> Recommendation:
+    for operation in _NEEDS[found.action]:
+        if not (can := client.can(operation)):
+            raise Invalid([f"action: {can.reason} {can.remedy}".strip()])
+    said = f"{actor.name} proposes it: {reason.strip()}"[:300]
+    proposal = _proposal(incident, found, exclude_nodes, said, now=now)
+    new = S.AWAITING_DECISION if found.action.changes_scheduler else S.WATCHING
+    try:
+        with transaction.atomic():
+            row = store_recommendation(incident, proposal, why=said, client=client, now=now, by=actor.name)
+            row.mode, row.mode_reason, row.policy = Mode.APPROVE, said, current_policy()
+            row.save(update_fields=["mode", "mode_reason", "policy"])
+            deadline = row.expires_at if new is S.AWAITING_DECISION else None
+            why = f"{found.headline} {said}"
+            advance(incident, new, now=now, why=why, actor=actor, deadline_at=deadline, next_look_at=now)
+    except SlurmError as error:
+        raise Invalid([f"action: {error}"]) from error
+    except (IntegrityError, LostRace) as error:
+        raise OutOfDate("The case moved on in this moment; look at what it says now, then propose again.") from error
+    return row
+
+
+def _proposal(
+    incident: Incident, found: Instead, exclude_nodes: Sequence[str], said: str, *, now: datetime
+) -> Proposal:
+    """With what the present recommendation knows of the checkpoint and of what is at stake."""
+    attempt = newest_execution(incident)
+    present = incident.recommendations.filter(superseded_at=None).first()
+    checkpoint = newest_complete(attempt_facts(attempt, now=now))
+    parameters = dict(found.parameters)
+    if attempt.pk != incident.attempt_id:
+        parameters.setdefault("attempt", attempt.pk)
+    older = parameters.get("step") if found.action is ActionKind.RESTORE_OLDER else None
+    path = checkpoint.path if checkpoint is not None else ""
+    return Proposal(
+        action=found.action, exclude_nodes=tuple(exclude_nodes), headline=found.headline,
+        reasons=(said, *found.reasons),
+        restore_step=older if older is not None else checkpoint.step if checkpoint else None,
+        restore_path=path, steps_at_stake=present.steps_at_stake if present else None,
+        gpu_hours_at_stake=present.gpu_hours_at_stake if present else None,
+        gpus_idle=present.gpus_idle if present else 0, operations=(), parameters=parameters,
+    )  # fmt: skip

@@ -1,0 +1,76 @@
+"""On what an action is done: which execution, which key it leaves behind, which job it made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Q
+
+from recovery.core.lifecycle import ActionState
+from recovery.core.types import RESTARTS, ActionKind, JobState
+from recovery.models import Action, Attempt, Incident, Job, Recommendation
+
+ENDS_ATTEMPT = [kind.value for kind in ActionKind if kind.ends_attempt]
+RESTARTING = [kind.value for kind in RESTARTS]
+MARK = "recovery-desk:"  # what our keys begin with, where they are left
+
+
+def subject_of(incident: Incident, parameters: Mapping[str, Any]) -> Attempt:
+    """The execution that an action is done to: the one that failed, or the later one that its parameters name."""
+    pk = parameters.get("attempt")
+    if pk is None or pk == incident.attempt_id:
+        return incident.attempt
+    return Attempt.objects.select_related("job__cluster", "job__run").get(pk=pk, job__run=incident.run_id)
+
+
+def newest_execution(incident: Incident) -> Attempt:
+    """Where the case's job stands now: its newest attempt, or that of the job that took its place."""
+    if incident.new_attempt is not None:
+        return incident.new_attempt
+    attempts = Attempt.objects.filter(job=waited_for(incident)).select_related("job__cluster", "job__run")
+    return attempts.order_by("-number").first() or incident.attempt
+
+
+def restarted_from(incident: Incident) -> Attempt:
+    """The execution after which the case waits for a new one: that of our last restart, else the one that failed."""
+    done = incident.actions.filter(kind__in=RESTARTING, state=ActionState.CONVERGED).order_by("pk").last()
+    return subject_of(incident, done.parameters) if done is not None else incident.attempt
+
+
+def waited_for(incident: Incident) -> Job:
+    """The job whose new start the case waits for: the one that failed, or the one that a resubmission put there."""
+    done = incident.actions.filter(kind=ActionKind.RESUBMIT, state=ActionState.CONVERGED).last()
+    number = submitted_id(done) if done is not None else ""
+    if not number:
+        return incident.attempt.job
+    jobs = Job.objects.filter(run=incident.run_id, first_submitted_at__gt=incident.attempt.job.first_submitted_at)
+    return jobs.filter(Q(job_id=number) | Q(job_id__startswith=f"{number}_")).last() or incident.attempt.job
+
+
+def submitted_id(action: Action) -> str:
+    """The id of the job that a resubmission made; "" where it is not known (yet)."""
+    answers = [str(call.get("answer", "")) for call in action.calls if call["operation"] == "submit"]
+    return next((answer for answer in reversed(answers) if answer), "")
+
+
+def new_key(incident: Incident, *, at: float) -> str:
+    """One of a kind among the actions of this installation, and unlikely in any other: it is left on jobs and nodes."""
+    number = Recommendation.objects.filter(incident=incident).count() + 1
+    return f"incident-{incident.pk}-{number}-{int(at):x}"
+
+
+def key_of(recommendation: Recommendation) -> str:
+    old = f"incident-{recommendation.incident_id}-{recommendation.hash[:16]}-{recommendation.pk}"
+    return str(recommendation.parameters.get("key", old))
+
+
+def ended_by_us(attempt: Attempt) -> bool:
+    """Whether a scheduler call of ours, rather than somebody else, ended this attempt."""
+    actions = Action.objects.filter(incident__run=attempt.job.run_id, kind__in=ENDS_ATTEMPT, called_at__isnull=False)
+    rows = actions.filter(incident__resolved_by_others=False).values_list("incident__attempt_id", "parameters")
+    return any(parameters.get("attempt", failed) == attempt.pk for failed, parameters in rows)
+
+
+def runs(attempt: Attempt) -> bool:
+    return attempt.state in (JobState.RUNNING, JobState.SUSPENDED)

@@ -1,0 +1,114 @@
+"""Part of act: reasons not to begin that the scheduler's answer on the job does not show."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from recovery.core.plans import Next, Step
+from recovery.core.plans.base import refuse
+from recovery.core.speech import steps
+from recovery.core.types import ActionKind, FindingKind, JobState
+from recovery.models import Action, Attempt, Cluster, Incident, Job, Node
+from recovery.pipeline.decide import acts_automatically, is_paused
+from recovery.pipeline.eligible import eligible_nodes
+from recovery.pipeline.recommend import shown_hash
+from recovery.slurm.base import HELD_BY_PEOPLE, JobRecord
+
+# What puts a job back into the queue, whose other hold would then be in the way.
+_PUT_BACK = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER, ActionKind.RESUBMIT})
+LEFT_FOR_UNDO = timedelta(minutes=5)  # a limit is not set back where the job would reach it at once
+IN_HEALTH = timedelta(minutes=1)  # so long a node must have been seen without a fault before it is resumed
+
+
+def veto(action: Action, attempt: Attempt, record: JobRecord | None, *, now: datetime) -> Next | None:
+    """Reasons not to begin. Once begun, an action is brought to its end."""
+    cluster = attempt.job.cluster
+    cluster.refresh_from_db()
+    attempt.refresh_from_db()
+    if record is not None and record.submitted_at != attempt.submitted_at:
+        return other_job(begun=False)
+    if cluster.is_stale(now):
+        return Next(step=Step.WAIT, reason="The picture of the cluster is too old to act on.")
+    if acts_automatically(action) and is_paused(cluster):
+        return refuse(f"automation is paused ({cluster.paused_reason})")
+    why = _moves(action, attempt, record) or _is_held(action, record)
+    if why:
+        return refuse(why)
+    if shown_hash(action.recommendation, attempt) != action.recommendation.hash:
+        return refuse("the job is not as it was when this was decided")
+    return _special(action, attempt, record, now=now)
+
+
+def other_job(*, begun: bool) -> Next:
+    what = "the job id now belongs to another submission"
+    if begun:
+        return Next(step=Step.FAIL, reason=f"It was begun, but {what}: nothing more is done.")
+    return refuse(what)
+
+
+def _moves(action: Action, attempt: Attempt, record: JobRecord | None) -> str:
+    """A job that hung and moves again is left alone: what was decided on is over."""
+    incident = action.incident
+    if record is None or record.state is not JobState.RUNNING or attempt.pk != incident.attempt_id:
+        return ""
+    stops = ActionKind(action.kind).ends_attempt and incident.kind != FindingKind.SLOWDOWN
+    if stops and moved_since(incident, attempt):
+        return f"the job moves again, at step {steps(attempt.last_step)}"
+    return ""
+
+
+def moved_since(incident: Incident, attempt: Attempt) -> bool:
+    """Whether a step was read after the fault began, at whatever number: a restart within the attempt goes back."""
+    return attempt.last_progress_at is not None and attempt.last_progress_at > incident.failed_at
+
+
+def _is_held(action: Action, record: JobRecord | None) -> str:
+    put_back = ActionKind(action.kind) in _PUT_BACK and record is not None
+    if put_back and record is not None and record.state_reason in HELD_BY_PEOPLE:
+        return "somebody holds the job, and that hold is not ours"
+    return ""
+
+
+def _special(action: Action, attempt: Attempt, record: JobRecord | None, *, now: datetime) -> Next | None:
+    kind = ActionKind(action.kind)
+    if action.exclude_nodes and record is not None:
+        return _exclusion(action, attempt.job, record, now=now)
+    if kind is ActionKind.EXTEND_TIME_LIMIT and record is not None:
+        return _too_short(action, record, now=now)
+    if kind is ActionKind.RESUME:
+        return _unhealthy(action.parameters["node"], attempt.job.cluster, now=now)
+    return None
+
+
+def _exclusion(action: Action, job: Job, record: JobRecord, *, now: datetime) -> Next | None:
+    """An exclusion never leaves the job fewer nodes than it needs; nodes may have gone since it was proposed."""
+    excluded = set(action.exclude_nodes)
+    wanted = excluded & set(record.required_nodes)
+    if wanted:
+        reason = f"The job was submitted for {', '.join(sorted(wanted))} by name: without it, it could never start."
+        return Next(step=Step.FAIL, reason=reason)
+    places = eligible_nodes(job, now=now)
+    if places.nodes is None:
+        reason = f"Nothing was done: how many nodes would remain is not known. {places.reason}"
+        return Next(step=Step.REFUSE, reason=reason)
+    left = set(places.nodes) - excluded
+    if len(left) < job.node_count:
+        return refuse(f"only {len(left)} eligible nodes would remain, the job needs {job.node_count}")
+    return None
+
+
+def _too_short(action: Action, record: JobRecord, *, now: datetime) -> Next | None:
+    """Setting a limit back must not end the job."""
+    if record.started_at is None or record.state is not JobState.RUNNING:
+        return None
+    if record.started_at + timedelta(seconds=action.parameters["seconds"]) < now + LEFT_FOR_UNDO:
+        return refuse("the job has reached that limit already, or is about to: it would be ended")
+    return None
+
+
+def _unhealthy(name: str, cluster: Cluster, *, now: datetime) -> Next | None:
+    """Its health must have been seen for a while by our own pictures too, not in one answer alone."""
+    node = Node.objects.filter(cluster=cluster, name=name).first()
+    if node is None or "DOWN" in node.raw_state.upper() or now - node.changed_at < IN_HEALTH:
+        return refuse(f"{name} was not seen in health for {IN_HEALTH.seconds // 60} min yet")
+    return None
