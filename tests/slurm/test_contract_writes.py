@@ -55,11 +55,12 @@ def test_what_can_be_asked_for_is_there_and_the_rest_says_why_not(harness: Harne
 @pytest.mark.parametrize("operation", [operation for operation in JOB_CALLS | NODE_CALLS if operation.is_write])
 def test_a_preview_shows_its_subject_and_changes_nothing(harness: Harness, operation: Operation) -> None:
     subject = harness.client.nodes()[0].name if operation in NODE_CALLS else "4711"
+    value = "3600" if operation is Operation.SET_TIME_LIMIT else HOSTILE_TEXT
     if not harness.client.can(operation):
         with pytest.raises(NotSupported):
-            harness.client.preview(operation, subject, value="3600")
+            harness.client.preview(operation, subject, value=value)
         return
-    assert subject in harness.client.preview(operation, subject, value="3600")
+    assert subject in harness.client.preview(operation, subject, value=value)
     assert node(harness, harness.client.nodes()[0].name).state is NodeState.UP
 
 

@@ -175,6 +175,7 @@ class SimulatorClient(SlurmClient):
     def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
         """The command that would do the same on a real cluster. Raises ValueError for a read."""
         update = ["scontrol", "update"]
+        minutes = _minutes(value) if operation is Operation.SET_TIME_LIMIT else ""
         commands: dict[Operation, list[str]] = {
             Operation.REQUEUE: ["scontrol", "requeue", subject],
             Operation.REQUEUE_HOLD: ["scontrol", "requeuehold", subject],
@@ -182,7 +183,7 @@ class SimulatorClient(SlurmClient):
             Operation.RELEASE: ["scontrol", "release", subject],
             Operation.HOLD: ["scontrol", "hold", subject],
             Operation.CANCEL: ["scancel", subject],
-            Operation.SET_TIME_LIMIT: [*update, f"JobId={subject}", f"TimeLimit={_minutes(value)}"],
+            Operation.SET_TIME_LIMIT: [*update, f"JobId={subject}", f"TimeLimit={minutes}"],
             Operation.SET_ADMIN_COMMENT: [*update, f"JobId={subject}", f"AdminComment={value}"],
             Operation.DRAIN_NODE: [*update, f"NodeName={subject}", "State=DRAIN", f"Reason={value}"],
             Operation.RESUME_NODE: [*update, f"NodeName={subject}", "State=RESUME"],
