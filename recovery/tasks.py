@@ -10,7 +10,7 @@ from kombu.exceptions import OperationalError
 
 from recovery.doctor import stored as examinations
 from recovery.models import Cluster
-from recovery.pipeline import account, reconcile, upkeep, watch
+from recovery.pipeline import account, measure, reconcile, upkeep, watch
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.registry import client_for
 
@@ -31,6 +31,8 @@ def tick() -> None:
         examine_cluster.apply_async((pk,), expires=expires)
     for pk in upkeep.due(now):
         keep_tables.apply_async((pk,), expires=expires)
+    for pk in measure.due(now):
+        measure_source.apply_async((pk,), expires=expires)
     for pk in account.due(now):
         watch_ledger.apply_async((pk,), expires=expires)
     for task, keys in ((watch_cluster, due.clusters), (watch_attempt, due.attempts), (work_on_incident, due.incidents)):
@@ -61,6 +63,11 @@ def watch_ledger(run_id: int) -> None:
 @shared_task(name="recovery.examine_cluster")
 def examine_cluster(pk: int) -> None:
     examinations.examine_and_store(pk, client_for=client_of, clock=reconcile.utc_now)
+
+
+@shared_task(name="recovery.measure_source")
+def measure_source(pk: int) -> None:
+    measure.measure_source(pk, clock=reconcile.utc_now)
 
 
 @shared_task(name="recovery.keep_tables")

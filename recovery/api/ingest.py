@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.db import OperationalError
@@ -212,20 +212,23 @@ class Ingest(DeskView):
             dropped=wanted["dropped"],
         )  # fmt: skip
         try:
-            taken = push.accept(request.auth, batch, now=timezone.now())
+            taken = push.accept(cast(PushToken, request.auth), batch, now=timezone.now())
         except push.Refused as refused:
             return _refused(refused)
         except OperationalError:
             message = "The database is busy; nothing of the batch was taken. Send it again as it is."
-            return answer(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", message, **{"Retry-After": str(push.LATER_S)})
+            return answer(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", message, None, **_wait(push.LATER_S))
         if batch.rows and not taken.accepted:
             raise ValidationError({f"rows.{each.index}.{each.field}": [each.message] for each in taken.refused[:50]})
         return Response(AcceptedShape(taken).data)
 
 
 def _refused(refused: push.Refused) -> Response:
-    headers = {} if refused.retry_after_s is None else {"Retry-After": str(refused.retry_after_s)}
-    return answer(STATUS[refused.code], refused.code, str(refused), **headers)
+    return answer(STATUS[refused.code], refused.code, str(refused), None, **_wait(refused.retry_after_s))
+
+
+def _wait(seconds: int | None) -> dict[str, str]:
+    return {} if seconds is None else {"Retry-After": str(seconds)}
 
 
 class PushTokenShape(Shape):

@@ -33,6 +33,7 @@ from recovery.models import Attempt, Checkpoint, Incident, Run
 from recovery.models import NodeEvent as NodeEventRow
 from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
+from recovery.pipeline.measure_gpus import gpu_facts
 from recovery.pipeline.subject import ended_by_us
 from recovery.selectors import current_policy
 
@@ -68,6 +69,7 @@ def attempt_facts(attempt: Attempt, *, now: datetime) -> AttemptFacts:
         signals=_signals(attempt),
         node_events=_node_events(attempt, now=now),
         checkpoints=_checkpoints(attempt.job.run),
+        gpu=gpu_facts(attempt, now=now),
     )
 
 
@@ -173,6 +175,9 @@ def _by_state(rows: Iterable[NodeEventRow]) -> list[NodeEvent]:
     told: list[NodeEvent] = []
     present: dict[str, int] = {}  # the place of each node's last event
     for row in rows:
+        if row.source:  # a line of a kernel log: each says something of its own, and none is a state
+            told.append(NodeEvent(at=row.at, node=row.node, text=row.reason))
+            continue
         text = f"{row.raw_state}: {row.reason}" if row.reason else row.raw_state
         event = NodeEvent(at=row.at, node=row.node, state=NodeState(row.new or NodeState.UNKNOWN), text=text)
         place = present.get(row.node)

@@ -67,7 +67,7 @@ def find_files(pattern: str, *, roots: Sequence[str]) -> Found:
 def _names(folder: str, roots: Sequence[str]) -> list[str]:
     descriptor = open_folder(folder, roots=roots, setting=ROOTS_SETTING)
     try:
-        names = []
+        names: list[str] = []
         with os.scandir(descriptor) as entries:
             for entry in entries:
                 if len(names) >= MOST_ENTRIES:

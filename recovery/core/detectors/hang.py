@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from recovery.core.detectors.gpu import idle_gpus
 from recovery.core.detectors.limits import Limits
 from recovery.core.diagnose.catalogue import RULES_BY_ID
 from recovery.core.series import intervals, quantile
@@ -27,6 +28,8 @@ from recovery.core.types import (
     Role,
     SignalKind,
 )
+
+SUREST = 0.98
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,12 +55,14 @@ def detect_hang(facts: AttemptFacts, limits: Limits) -> Finding | None:
         return None
     silent = (facts.now - due.since).total_seconds()
     reason = f"No progress for {duration(silent)}: {due.sentence}."
+    overdue = Evidence(text=reason, source="job log", role=Role.CONFIRMATION, rule="hang.overdue", at=due.since)
+    surer, idle = idle_gpus(facts)
     return Finding(
         kind=FindingKind.HANG,
         since=due.since,
         reason=reason,
-        confidence=_confidence(facts, silent / due.limit_s),
-        evidence=(Evidence(text=reason, source="job log", role=Role.CONFIRMATION, rule="hang.overdue", at=due.since),),
+        confidence=min(SUREST, _confidence(facts, silent / due.limit_s) + surer),
+        evidence=(overdue, *idle),
     )
 
 
@@ -110,7 +115,7 @@ def _confidence(facts: AttemptFacts, times_over: float) -> float:
         rule is not None and rule.failure_class in (FailureClass.HANG_COLLECTIVE, FailureClass.HANG_SILENT)
         for rule in (RULES_BY_ID.get(s.rule) for s in facts.signals if s.kind is SignalKind.FAILURE)
     )
-    return min(0.98, 0.8 + 0.05 * (times_over - 1) + (0.1 if collective else 0.0))
+    return min(SUREST, 0.8 + 0.05 * (times_over - 1) + (0.1 if collective else 0.0))
 
 
 def _latest(*times: datetime | None) -> datetime | None:

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from recovery.doctor import stored as examinations
-from recovery.pipeline import reconcile, upkeep
+from recovery.pipeline import measure, reconcile, upkeep
 from recovery.tasks import client_of
 
 
@@ -18,6 +18,8 @@ class Command(BaseCommand):
         done = reconcile.tick(client_for=client_of, clock=reconcile.utc_now)
         for pk in examinations.due(reconcile.utc_now()):
             examinations.examine_and_store(pk, client_for=client_of, clock=reconcile.utc_now)
+        for pk in measure.due(reconcile.utc_now()):
+            measure.measure_source(pk, clock=reconcile.utc_now)
         for pk in upkeep.due(reconcile.utc_now()):
             upkeep.keep(pk, clock=reconcile.utc_now)
         counts = f"{len(done.clusters)} clusters, {len(done.attempts)} attempts and {len(done.incidents)} incidents"

@@ -1,0 +1,86 @@
+"""Part of measure: readings from Prometheus, given to the attempts on whose nodes they were taken."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from django.db.models import Avg, Count, Exists, Max, OuterRef, Q
+
+from recovery.core.types import GpuFacts, JobState
+from recovery.models import Attempt, Cluster, Reading
+from recovery.sources import prometheus
+from recovery.sources.prometheus import Measured
+
+LATELY = timedelta(minutes=3)  # the newest round of questions, or two
+USUAL, EARLIER = timedelta(hours=2), timedelta(minutes=10)  # between the two lies what is usual
+MOST_XIDS = 50
+
+
+def measure(cluster: Cluster, *, now: datetime) -> tuple[int, int]:
+    """Ask once for all running attempts; how many readings were stored, of how many attempts. Raises Trouble."""
+    measured = Exists(Reading.objects.filter(attempt=OuterRef("pk")))
+    running = list(
+        Attempt.objects.filter(job__cluster=cluster, state=JobState.RUNNING, closed_at=None)
+        .select_related("job")
+        .annotate(was_measured=measured)
+    )
+    nodes = sorted({node for attempt in running for node in attempt.nodes})
+    jobs = sorted({attempt.job.job_id for attempt in running})
+    if not running:
+        return 0, 0
+    found = prometheus.measure(cluster.sources, nodes=nodes, jobs=jobs, now=now)
+    rows = list(_rows(found, running, by_job=cluster.sources.get("prometheus_by") == "job", now=now))
+    rows = _without_known_xids(rows)
+    Reading.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1000)
+    return len(rows), len({row.attempt_id for row in rows})
+
+
+def _rows(found: Sequence[Measured], running: Sequence[Attempt], *, by_job: bool, now: datetime) -> Iterable[Reading]:
+    """A node that several jobs share tells nothing of one of them, unless series name the job."""
+    on_node: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in running:
+        for node in attempt.nodes:
+            on_node[node].append(attempt)
+    of_job = {attempt.job.job_id: attempt for attempt in running}
+    for value in found:
+        here = [of_job[value.job]] if value.job in of_job and by_job else on_node.get(value.node, [])
+        if len(here) != 1 or value.node not in here[0].nodes or (value.name == "xid" and value.value == 0):
+            continue
+        attempt = here[0]
+        at = min(value.at, now)
+        if value.name == "xid" and not attempt.was_measured:  # type: ignore[attr-defined]  # annotated above
+            at = attempt.started_at or at  # the exporter shows a GPU's last Xid for ever: this one may be old
+        yield Reading(attempt=attempt, name=value.name, node=value.node[:100], at=at, value=value.value)
+
+
+def _without_known_xids(rows: list[Reading]) -> list[Reading]:
+    """Of Xids only those that differ from the last one that is stored of the same attempt and node."""
+    told = {row.attempt_id for row in rows if row.name == "xid"}
+    stored = Reading.objects.filter(attempt__in=told, name="xid").order_by("at") if told else ()
+    last = {(row.attempt_id, row.node): row.value for row in stored}
+    return [row for row in rows if row.name != "xid" or last.get((row.attempt_id, row.node)) != row.value]
+
+
+def gpu_facts(attempt: Attempt, *, now: datetime) -> GpuFacts | None:
+    """What detectors may know of the attempt's GPUs; two queries, and none where the cluster names no Prometheus."""
+    if not attempt.job.cluster.sources.get("prometheus_url"):
+        return None
+    rows = Reading.objects.filter(attempt=attempt, name__in=("utilisation", "power"), at__gte=now - USUAL)
+    lately = Q(at__gte=now - LATELY)
+    told = rows.aggregate(
+        at=Max("at"),
+        nodes=Count("node", filter=lately, distinct=True),
+        utilisation=Avg("value", filter=lately & Q(name="utilisation")),
+        power_w=Avg("value", filter=lately & Q(name="power")),
+        usual_power_w=Avg("value", filter=Q(name="power", at__lt=now - EARLIER)),
+    )
+    return GpuFacts(**told, xids=_new_xids(attempt)) if told["at"] is not None else None
+
+
+def _new_xids(attempt: Attempt) -> tuple[tuple[str, int], ...]:
+    """Those that came up within the attempt: what its nodes showed before is stored with its start."""
+    rows = Reading.objects.filter(attempt=attempt, name="xid", at__gt=attempt.started_at or attempt.submitted_at)
+    found = rows.order_by("node", "at").values_list("node", "value")[: 10 * MOST_XIDS]
+    return tuple(dict.fromkeys((node, int(value)) for node, value in found))[:MOST_XIDS]

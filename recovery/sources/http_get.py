@@ -1,0 +1,130 @@
+"""Asking a server of the site for JSON: limited in time and size, to the configured address or nowhere.
+
+No proxy, no netrc, no redirect, no compression; certificates are verified. The token is read from its file each time.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+TIMEOUT_S = 10.0
+MOST_BYTES = 16 * 1024 * 1024
+SHOWN_CHARS = 150
+
+
+class Trouble(Exception):
+    """No usable answer: what happened, and what would help; both are shown to people."""
+
+    def __init__(self, sentence: str, remedy: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Server:
+    """`name` is the prefix of the options that set it up: "prometheus", "loki"."""
+
+    name: str
+    url: str
+    token_file: str = ""
+    ca_file: str = ""
+    tenant: str = ""
+
+    @classmethod
+    def of(cls, name: str, sources: Mapping[str, str]) -> Server:
+        get = {key: sources.get(f"{name}_{key}", "") for key in ("url", "token_file", "ca_file", "tenant")}
+        return cls(name=name, **{**get, "url": get["url"].rstrip("/")})
+
+
+def ask(
+    server: Server, path: str, *, params: Mapping[str, str] | None = None, form: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
+) -> Any:  # fmt: skip
+    """The JSON value that the server answers with. GET with `params`, or POST with `form`. Raises Trouble."""
+    try:
+        with (
+            httpx.Client(verify=_verify(server), timeout=timeout_s, trust_env=False, follow_redirects=False) as client,
+            client.stream(
+                "GET" if form is None else "POST", server.url + path, params=params, data=form, headers=_headers(server)
+            ) as answer,
+        ):
+            body = _whole(server, answer, timeout_s=timeout_s, most_bytes=most_bytes)
+    except httpx.TimeoutException:
+        raise Trouble(
+            f"{server.url} gave no whole answer within {timeout_s:g} s.", _check(server, "that it is not overloaded")
+        ) from None
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        what = str(error)[:SHOWN_CHARS] or type(error).__name__
+        raise Trouble(f"{server.url} can't be reached ({what}).", _check(server, "that it runs")) from error
+    return _json(server, answer.status_code, body)
+
+
+def _headers(server: Server) -> dict[str, str]:
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    if server.tenant:
+        headers["X-Scope-OrgID"] = server.tenant
+    if server.token_file:
+        try:
+            token = Path(server.token_file).read_text(encoding="ascii").strip()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "no plain text"
+            remedy = f"Let this service read it, or correct {server.name}_token_file."
+            raise Trouble(f"The token file {server.token_file} can't be read ({why}).", remedy) from None
+        headers["Authorization"] = f"Bearer {token}"
+    return headers
+
+
+def _verify(server: Server) -> ssl.SSLContext | bool:
+    if not server.url.startswith("https:"):
+        return False  # there is no TLS to verify
+    try:
+        return ssl.create_default_context(cafile=server.ca_file or None)
+    except OSError as error:
+        remedy = f"Correct {server.name}_ca_file."
+        raise Trouble(f"The certificates of {server.ca_file} can't be used ({error}).", remedy) from None
+
+
+def _whole(server: Server, answer: httpx.Response, *, timeout_s: float, most_bytes: int) -> bytes:
+    """The body, cut off in size and time: what trickles is given up as well."""
+    deadline, body = time.monotonic() + timeout_s, bytearray()
+    for chunk in answer.iter_raw():
+        body += chunk
+        if len(body) > most_bytes:
+            remedy = f"Narrow the query of {server.name}."
+            raise Trouble(f"The answer of {server.url} is longer than {most_bytes} bytes.", remedy)
+        if time.monotonic() > deadline:
+            remedy = _check(server, "that it is not overloaded")
+            raise Trouble(f"{server.url} gave no whole answer within {timeout_s:g} s.", remedy)
+    return bytes(body)
+
+
+def _json(server: Server, status: int, body: bytes) -> Any:
+    if status in (401, 403):
+        remedy = f"Set {server.name}_token_file to a file with a token that may read."
+        raise Trouble(f"{server.url} refuses us ({status}).", remedy)
+    if 300 <= status < 400:
+        raise Trouble(f"{server.url} sends us elsewhere ({status}), and we don't go.", f"Correct {server.name}_url.")
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        sentence = f"{server.url} answers with status {status} and no JSON."
+        raise Trouble(sentence, _check(server, f"that it is a {server.name}")) from None
+    told = found.get("error") if isinstance(found, dict) else None
+    if status != 200 or told or not isinstance(found, dict) or found.get("status") != "success":
+        shown = "".join(char if char.isprintable() else " " for char in str(told or "no reason given")[:SHOWN_CHARS])
+        sentence = f"{server.url} refuses the query ({status}: {shown})."
+        raise Trouble(sentence, f"Correct the options of {server.name} that begin with {server.name}_query.")
+    return found.get("data")
+
+
+def _check(server: Server, what: str) -> str:
+    return f"Check {server.name}_url, that this machine reaches it, and {what}."
