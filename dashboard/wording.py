@@ -68,30 +68,22 @@ def names(items: Sequence[str], *, most: int = 4) -> str:
 
 def action(kind: str, nodes: Sequence[str] = (), parameters: Mapping[str, Any] | None = None) -> str:
     """What a button does, as the object of "Approve: …"."""
-    given = parameters or {}
-    match ActionKind(kind):
-        case ActionKind.REQUEUE:
-            return "requeue"
-        case ActionKind.REQUEUE_EXCLUDING:
-            return f"requeue without {names(nodes)}"
-        case ActionKind.RELEASE:
-            return "release its hold"
-        case ActionKind.HOLD:
-            return "hold the job"
-        case ActionKind.CANCEL:
-            return "cancel the job for good"
-        case ActionKind.RESUBMIT:
-            return f"cancel and resubmit without {names(nodes)}" if nodes else "cancel and resubmit"
-        case ActionKind.EXTEND_TIME_LIMIT:
-            return f"extend the time limit to {duration(given.get('seconds'))}"
-        case ActionKind.DRAIN:
-            return f"drain {given.get('node', 'a node')}"
-        case ActionKind.RESUME:
-            return f"resume {given.get('node', 'a node')}"
-        case ActionKind.RESTORE_OLDER:
-            return f"requeue from checkpoint {steps(given.get('step'))}"
-        case ActionKind.NOTHING:
-            return "do nothing"
+    given, without = parameters or {}, f" without {names(nodes)}" if nodes else ""
+    node = given.get("node", "a node")
+    said = {
+        ActionKind.REQUEUE: "requeue",
+        ActionKind.REQUEUE_EXCLUDING: f"requeue{without}",
+        ActionKind.RELEASE: "release the job",
+        ActionKind.HOLD: "hold the job",
+        ActionKind.CANCEL: "cancel the job for good",
+        ActionKind.RESUBMIT: f"cancel and resubmit{without}",
+        ActionKind.EXTEND_TIME_LIMIT: f"set the time limit to {duration(given.get('seconds'))}",
+        ActionKind.DRAIN: f"drain {node}",
+        ActionKind.RESUME: f"resume {node}",
+        ActionKind.RESTORE_OLDER: f"restore checkpoint {steps(given.get('step'))}",
+        ActionKind.NOTHING: "do nothing",
+    }
+    return said[ActionKind(kind)]
 
 
 def confidence(value: float | None) -> str:

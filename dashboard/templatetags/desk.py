@@ -19,8 +19,9 @@ from dashboard.timeline import Stage
 from recovery.access import Actor, Permission
 from recovery.core import words
 from recovery.core.lifecycle import INCIDENT_WORDS, StateWords
-from recovery.core.types import JobState
-from recovery.models import Cluster, Event, Recommendation
+from recovery.core.plans import RULES, Then
+from recovery.core.types import ActionKind, JobState
+from recovery.models import Action, Cluster, Event, Recommendation
 from recovery.selectors import EXECUTING
 
 register = template.Library()
@@ -43,6 +44,7 @@ TABLES: dict[str, Mapping[Any, StateWords]] = {
     "picture": words.PICTURE_WORDS,
     "outcome": words.OUTCOME_WORDS,
     "action": words.ACTION_STATE_WORDS,
+    "kind": words.ACTION_KIND_WORDS,
     "decision": words.DECISION_WORDS,
     "role": words.ROLE_WORDS,
     "finding": words.FINDING_WORDS,
@@ -262,8 +264,35 @@ def opened(text: str) -> str:
 
 
 @register.filter
-def action_words(recommendation: Recommendation) -> str:
-    return wording.action(recommendation.action, recommendation.exclude_nodes, recommendation.parameters)
+def action_words(what: Recommendation | Action) -> str:
+    kind = what.action if isinstance(what, Recommendation) else what.kind
+    return wording.action(kind, what.exclude_nodes, what.parameters)
+
+
+@register.filter
+def undo_words(what: Recommendation | Action) -> str:
+    """How it is undone, or that it can't be."""
+    kind = ActionKind(what.action if isinstance(what, Recommendation) else what.kind)
+    return RULES[kind].undo if kind in RULES else ""
+
+
+@register.filter
+def restarts(kind: str) -> bool:
+    return ActionKind(kind).restarts
+
+
+@register.filter
+def consequence(recommendation: Recommendation) -> str:
+    """What the case does once the action has converged."""
+    kind = ActionKind(recommendation.action)
+    return CONSEQUENCES[RULES[kind].then] if kind in RULES else ""
+
+
+CONSEQUENCES = {
+    Then.VERIFY: "The case stays open until its next checkpoint is complete.",
+    Then.WATCH: "The case stays open, and the job is watched.",
+    Then.CLOSE: "The case is closed as stopped on purpose.",
+}
 
 
 # How events read; others by their own words.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
@@ -30,6 +31,7 @@ class Answer:
     status: int = 200
     typed: str = ""
     form: str = ""  # which form stays open
+    undoes: int | None = None  # the action whose undoing stays open
 
 
 @require_POST
@@ -71,7 +73,7 @@ def _decide(request: DeskRequest, pk: int, press: Callable[[str], Decision], *, 
         answer = Answer(tone="critical", text=str(refusal), status=403)
     except ValueError as problem:
         answer = Answer(tone="critical", text=str(problem), status=422, typed=typed, form=form)
-    return _answered(request, recommendation.incident_id, answer)
+    return answered(request, recommendation.incident_id, answer)
 
 
 def _decided(decision: Decision, recommendation: Recommendation) -> str:
@@ -81,12 +83,12 @@ def _decided(decision: Decision, recommendation: Recommendation) -> str:
     return "Rejected. Nothing is done to the job; it is watched whether it comes back."
 
 
-def _answered(request: DeskRequest, incident_id: int, answer: Answer) -> HttpResponse:
+def answered(request: DeskRequest, incident_id: int, answer: Answer, **more: Any) -> HttpResponse:
     """In place for htmx. Without JavaScript: the page again, with the answer on top."""
     if not request.htmx and answer.status == 200:
         messages.success(request, answer.text, extra_tags="ok")
         return redirect("incident", incident_id)
-    context = incident_context(request, incident_id) | {"answer": answer}
+    context = incident_context(request, incident_id) | {"answer": answer} | more
     template = "incident/decide.html" if request.htmx else "incident.html"
     # htmx swaps a refusal only where it may; 403 is said in the box as well
     status = 422 if request.htmx and answer.status == 403 else answer.status
@@ -114,7 +116,7 @@ def close(request: DeskRequest, pk: int) -> HttpResponse:
         except LostRace:
             form.add_error(None, "The case moved on in this moment: look at what it says now, then close it.")
         else:
-            return _answered(request, pk, Answer(tone="ok", text="Closed by hand."))
+            return answered(request, pk, Answer(tone="ok", text="Closed by hand."))
     answer = Answer(tone="critical", text="The case was not closed.", status=422, form="close")
     context = incident_context(request, pk) | {"answer": answer, "close_form": form}
     template = "incident/decide.html" if request.htmx else "incident.html"

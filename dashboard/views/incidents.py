@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET
 
 from dashboard.forms import CloseForm
 from dashboard.page import DeskRequest, chosen_cluster, page, respond
+from dashboard.propose_form import ProposeForm
 from dashboard.reads import cases
 from dashboard.reads.evidence import Surroundings, surroundings_of
 from dashboard.reads.shell import Picture, people_with, picture_of
@@ -19,6 +20,9 @@ from recovery.core.lifecycle import IncidentState
 from recovery.core.types import FailureClass
 from recovery.models import Incident
 from recovery.models.access import Role
+from recovery.pipeline import propose
+from recovery.pipeline.report import incident_report
+from recovery.pipeline.subject import newest_execution
 from recovery.selectors import NotFound
 
 PER_PAGE = 50
@@ -95,10 +99,22 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         "approvers": people_with(Role.APPROVER, Role.ADMIN) if waits and not may_decide else [],
         "close_form": CloseForm(),
         "place": "incidents",
+        **_proposable(request, found.incident),
     }
 
 
 def box_title(found: cases.IncidentPage) -> str:
+def _proposable(request: DeskRequest, incident: Incident) -> dict[str, Any]:
+    """What a person may propose here, and undo."""
+    if not request.actor.can(Permission.OPERATE) or incident.state not in propose.PROPOSABLE:
+        return {}
+    actions = incident.actions.select_related("recommendation", "incident__run__cluster")
+    return {
+        "propose_form": ProposeForm(newest_execution(incident)),
+        "undoable": propose.undoable(incident, actions, now=request.now),
+    }
+
+
     """What the box is about: something to decide, what was done, or what we would do."""
     if found.case.state is IncidentState.AWAITING_DECISION:
         return "Decide"

@@ -20,6 +20,7 @@ from rest_framework.response import Response
 
 from recovery.access import Forbidden
 from recovery.api.tokens import Invalid
+from recovery.pipeline import by_hand
 from recovery.pipeline.decide import AlreadyDecided, OutOfDate
 from recovery.pipeline.transition import LostRace
 from recovery.selectors import NotFound
@@ -53,6 +54,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
             return answer(status, code, str(error) or status.phrase)
     if isinstance(error, Invalid):
         return _invalid(error.fields)
+    if isinstance(error, by_hand.Invalid):
+        return _invalid({name: [text] for name, _, text in (each.partition(": ") for each in error.errors)})
     if isinstance(error, ValidationError):
         return _invalid(dict(_flat(error.detail)))
     if isinstance(error, APIException):

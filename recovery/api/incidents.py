@@ -22,6 +22,7 @@ from recovery.core.lifecycle import INCIDENT_WORDS, PERSON_STATES, ActionState, 
 from recovery.core.types import ActionKind, Exclude, FailureClass, FindingKind, Outcome, Restart, Role
 from recovery.models import Incident
 from recovery.pipeline.report import incident_report
+from recovery.pipeline.propose import undoable
 
 
 class IncidentFilters(django_filters.FilterSet):
@@ -203,6 +204,7 @@ class IncidentDetailShape(IncidentShape):
     findings = FindingShape(many=True)
     actions = ActionShape(many=True)
     events = EventShape(many=True, help_text="The audit trail of this case, oldest first.")
+    undoable = serializers.ListField(child=serializers.IntegerField(), help_text="Ids of actions that can be undone.")
 
     def to_representation(self, detail: selectors.IncidentDetail) -> dict[str, Any]:
         incident = detail.incident
@@ -215,6 +217,7 @@ class IncidentDetailShape(IncidentShape):
             "findings": FindingShape(detail.findings, many=True).data,
             "actions": ActionShape(detail.actions, many=True).data,
             "events": EventShape(detail.events, many=True).data,
+            "undoable": [action.pk for action in undoable(incident, detail.actions, now=timezone.now())],
         }
 
 

@@ -11,6 +11,7 @@ from recovery.api.incidents import IncidentOne, Incidents
 from recovery.api.ingest import Ingest, PushTokenOne, PushTokens
 from recovery.api.jobs import AttemptOne, Attempts, JobOne, Jobs
 from recovery.api.openapi import OpenApiView
+from recovery.api.proposals import Propose, Undo
 from recovery.api.recommendations import Approve, RecommendationOne, Recommendations, Reject
 from recovery.api.reports import Reports, ReportsCsv, RunLedgerOne
 from recovery.api.runs import AttemptSamples, Checkpoints, RunOne, Runs, RunSamples
@@ -18,6 +19,8 @@ from recovery.api.runs import AttemptSamples, Checkpoints, RunOne, Runs, RunSamp
 urlpatterns = [
     path("incidents", Incidents.as_view(), name="api-incidents"),
     path("incidents/<int:pk>", IncidentOne.as_view(), name="api-incident"),
+    path("incidents/<int:pk>/proposals", Propose.as_view(), name="api-propose"),
+    path("actions/<int:pk>/undo", Undo.as_view(), name="api-undo"),
     path("recommendations", Recommendations.as_view(), name="api-recommendations"),
     path("recommendations/<int:pk>", RecommendationOne.as_view(), name="api-recommendation"),
     path("recommendations/<int:pk>/approve", Approve.as_view(), name="api-approve"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from recovery.core.lifecycle import ActionState, StateWords
 from recovery.core.types import (
+    ActionKind,
     CheckpointState,
     DecisionKind,
     Exclude,
@@ -117,6 +118,20 @@ OUTCOME_WORDS: dict[Outcome, StateWords] = {
     Outcome.GAVE_UP: W("Gave up", "✕", "critical", "It was not brought back."),
     Outcome.STOPPED_ON_PURPOSE: W("Stopped on purpose", "⊘", "muted", "A person ended the job, or it was finished."),
     Outcome.FALSE_ALARM: W("False alarm", "–", "muted", "There was no fault."),
+}
+
+ACTION_KIND_WORDS: dict[ActionKind, StateWords] = {
+    ActionKind.REQUEUE: W("Requeue", "↻", "accent", "Put the job back into the queue."),
+    ActionKind.REQUEUE_EXCLUDING: W("Requeue without nodes", "↻", "accent", "Requeue it, and keep it off these nodes."),
+    ActionKind.RELEASE: W("Release", "▶", "accent", "End the hold that Slurm itself, or we, put on the job."),
+    ActionKind.HOLD: W("Hold", "■", "warning", "Keep the job from starting again."),
+    ActionKind.CANCEL: W("Cancel", "✕", "critical", "End the job for good."),
+    ActionKind.RESUBMIT: W("Resubmit", "↻", "accent", "Cancel it and submit its stored batch script again."),
+    ActionKind.EXTEND_TIME_LIMIT: W("Extend the time limit", "◷", "accent", "Give the job more time."),
+    ActionKind.DRAIN: W("Drain a node", "■", "warning", "Take a node of the job out of service."),
+    ActionKind.RESUME: W("Resume a node", "▶", "ok", "Give back a node that we drained."),
+    ActionKind.RESTORE_OLDER: W("Restore older", "▼", "warning", "Point the trainer at an older complete checkpoint."),
+    ActionKind.NOTHING: W("Nothing", "–", "muted", "Leave the job alone, and record why."),
 }
 
 ACTION_STATE_WORDS: dict[ActionState, StateWords] = {

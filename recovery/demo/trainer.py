@@ -7,9 +7,8 @@ Every rank fits the same linear model to its own data; gradients are summed over
 of a lab are one host). What a step draws depends on its number and rank alone, so a resumed run goes on exactly as if
 it had never stopped. It writes what Megatron-LM writes: the iteration line by the last rank, save and load lines by
 rank 0, checkpoints as iter_0000020/mp_rank_00/model_optim_rng.pt, and latest_checkpointed_iteration.txt only when all
-shards are written. It resumes from the newest checkpoint whose shards are all whole. At its start every rank says
-where it is, `[rank3]: host n2 pid 4711`, and what it prints when it dies carries its rank, as with torch.
-
+shards are written. It resumes from the checkpoint which that file names, else from the newest one that is whole. At its
+start every rank says where it is, `[rank3]: host n2 pid 4711`; what it prints when it dies has its rank, as with torch.
 Faults (--fault, repeatable): kind=KIND[,step=N][,rank=R][,attempt=A][,node=NAME][,factor=F]. What is left out stands
 for every one; `attempt` is Slurm's restart count.
   In iteration `step`:   traceback, segfault, sigkill, ecc, xid, oom_gpu: the rank dies so; nccl: it stops, the others
@@ -234,9 +233,11 @@ def read_shard(path: Path) -> tuple[int, int, list[float]]:
     return content["step"], content["world"], content["weights"]
 
 
-def newest_whole(folder: Path) -> int:
-    """The newest step of which every shard is whole; 0 where there is none."""
-    steps = sorted((int(found.name[5:]) for found in folder.glob("iter_*") if found.name[5:].isdigit()), reverse=True)
+def to_resume(folder: Path) -> int:
+    """The step that the tracker names, else the newest, of which every shard is whole; 0 where there is none."""
+    named = (folder / TRACKER).read_text().strip() if (folder / TRACKER).is_file() else ""
+    found = (int(one.name[5:]) for one in folder.glob("iter_*") if one.name[5:].isdigit())
+    steps = sorted(found, key=lambda step: (str(step) != named, -step))
     return next((step for step in steps if _is_whole(folder, step)), 0)
 
 
@@ -274,7 +275,7 @@ class Trainer:
 
     def _resume(self) -> None:
         look = self.place.rank == 0 and not self.faults.lasting(0, "ignore_checkpoint")
-        self.step = int(self.group.sum([newest_whole(self.folder) if look else 0])[0])
+        self.step = int(self.group.sum([to_resume(self.folder) if look else 0])[0])
         if self.step == 0:
             self._say_once(f"WARNING: could not find the metadata file {self.folder / TRACKER}")
             self._say_once("    will not load any checkpoints and will start from random")

@@ -55,6 +55,30 @@ def build(action: ActionKind, asked: Asked) -> Instead:
     return _BUILDERS[action](asked)
 
 
+def offered(attempt: Attempt) -> list[ActionKind]:
+    """What makes sense where the job stands now, by what is stored: `build` has the last word."""
+    job, state = attempt.job, JobState(attempt.state)
+    waits, runs = state is JobState.PENDING, state is JobState.RUNNING
+    ended = state in _ENDED
+    held = job.state_reason in HELD_BY_SLURM or job.state_reason == "JobHeldAdmin"
+    rows = Node.objects.filter(cluster=job.cluster_id, name__in=attempt.nodes)
+    ours = any(MARK in reason for reason in rows.values_list("reason", flat=True))
+    fits = {
+        ActionKind.REQUEUE: (runs or ended) and job.requeueable,
+        ActionKind.REQUEUE_EXCLUDING: (runs or ended) and job.requeueable,
+        ActionKind.RELEASE: waits and held,
+        ActionKind.HOLD: runs or (waits and not job.held),
+        ActionKind.CANCEL: runs or waits,
+        ActionKind.RESUBMIT: runs or waits or ended,
+        ActionKind.EXTEND_TIME_LIMIT: (runs or waits) and job.time_limit_s is not None,
+        ActionKind.DRAIN: bool(attempt.nodes),
+        ActionKind.RESUME: ours,
+        ActionKind.RESTORE_OLDER: waits or ended,
+        ActionKind.NOTHING: True,
+    }
+    return [kind for kind, fit in fits.items() if fit]
+
+
 def _unknown_nodes(cluster: Cluster, names: Sequence[str]) -> list[str]:
     known = set(Node.objects.filter(cluster=cluster, name__in=names).values_list("name", flat=True))
     return [f"exclude_nodes: {cluster.name} has no node {name[:50]}." for name in names if name not in known]

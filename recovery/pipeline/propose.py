@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -92,6 +92,13 @@ def undoing(action: Action, *, now: datetime) -> Instead | None:
     if found is not None:
         found.parameters["undoes"] = action.pk
     return found
+
+
+def undoable(incident: Incident, actions: Iterable[Action], *, now: datetime) -> list[Action]:
+    """Those of the case's actions whose reverse can be proposed now."""
+    if incident.state not in PROPOSABLE:
+        return []
+    return [action for action in actions if undoing(action, now=now) is not None]
 
 
 def is_undone(action: Action) -> bool:

@@ -20,7 +20,7 @@ from recovery.core.logs import LogParser
 from recovery.core.types import CheckpointState, FailureClass, LogLine, Signal, SignalKind
 from recovery.demo import launch
 from recovery.demo.processes import wait_until
-from recovery.demo.trainer import Fault, newest_whole, read_shard, shard_path
+from recovery.demo.trainer import Fault, to_resume, read_shard, shard_path
 from recovery.sources.checkpoints import scan_checkpoints
 
 LAUNCH = launch.__file__
@@ -196,7 +196,7 @@ def test_a_rank_dies_with_the_words_of_its_fault_and_takes_the_others_with_it(
     assert failure_class in run.failure_classes
     assert "[rank0]: torch.distributed.DistBackendError: NCCL error: remote process exited" in run.text
     assert max(run.steps) <= 8
-    assert newest_whole(tmp_path / "ckpt") == 4
+    assert to_resume(tmp_path / "ckpt") == 4
 
 
 @pytest.mark.parametrize(("kind", "number"), [("segfault", signal.SIGSEGV), ("sigkill", signal.SIGKILL)])
@@ -256,7 +256,7 @@ def test_a_torn_checkpoint_is_named_by_the_tracker_and_not_resumed_from(tmp_path
     assert "successfully saved checkpoint from iteration       8" in run.text
     again = train(tmp_path, "kind=tear,step=8,rank=1,attempt=0", attempt=1)
     assert again.steps[0] == 5
-    assert newest_whole(tmp_path / "ckpt") == 8  # saved whole this time
+    assert to_resume(tmp_path / "ckpt") == 8  # saved whole this time
 
 
 def test_a_death_in_the_middle_of_a_save_leaves_the_tracker_behind(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_death_in_the_middle_of_a_save_leaves_the_tracker_behind(tmp_path: Pat
     assert "successfully saved checkpoint from iteration       8" not in run.text
     assert run.checkpoints()[4] is CheckpointState.COMPLETE
     assert run.checkpoints().get(8) is not CheckpointState.COMPLETE
-    assert newest_whole(tmp_path / "ckpt") == 4
+    assert to_resume(tmp_path / "ckpt") == 4
 
 
 def test_an_ignored_checkpoint_is_a_fresh_start_that_says_so(tmp_path: Path) -> None:
@@ -323,4 +323,4 @@ def test_a_shard_that_is_not_whole_is_told(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"step": 4', b'"step": 5'))
     with pytest.raises(ValueError, match="not a whole shard"):
         read_shard(path)
-    assert newest_whole(tmp_path / "ckpt") == 0
+    assert to_resume(tmp_path / "ckpt") == 0

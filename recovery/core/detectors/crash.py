@@ -11,6 +11,7 @@ from datetime import datetime
 
 from recovery.core.detectors.limits import Limits
 from recovery.core.diagnose.catalogue import RULES_BY_ID
+from recovery.core.diagnose.exits import HELD
 from recovery.core.types import (
     AttemptFacts,
     Evidence,
@@ -37,12 +38,15 @@ _WORDS = {
 def detect_crash(facts: AttemptFacts, limits: Limits) -> Finding | None:
     """A finding for every end of an attempt that is not a plain completion; None while it lives or when it is done.
 
-    A cancelled attempt gives a finding too, so that it is recorded; the diagnosis says that nothing is to be done.
+    A cancelled attempt gives a finding too, so that it is recorded; the diagnosis says that nothing is to be done. So
+    does one that Slurm itself put back and holds, because it could not be launched: it starts no more by itself.
     """
     if facts.state is JobState.COMPLETED:
         sentence = _hidden_failure(facts)
     elif facts.state is JobState.CANCELLED:
         sentence = f"Slurm says that the job was cancelled{f' by {facts.cancelled_by}' if facts.cancelled_by else ''}."
+    elif facts.state is JobState.PENDING and facts.state_reason in HELD:
+        sentence = f"Slurm could not launch the job and holds it ({facts.state_reason})."
     elif facts.state.is_terminal:
         sentence = f"Slurm says that the job {_WORDS[facts.state]}{_status(facts)}."
     else:
