@@ -21,7 +21,6 @@ from recovery.core.types import FailureClass
 from recovery.models import Incident
 from recovery.models.access import Role
 from recovery.pipeline import propose
-from recovery.pipeline.report import incident_report
 from recovery.pipeline.subject import newest_execution
 from recovery.selectors import NotFound
 
@@ -98,12 +97,11 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         "may_decide": may_decide,
         "approvers": people_with(Role.APPROVER, Role.ADMIN) if waits and not may_decide else [],
         "close_form": CloseForm(),
-        "place": "incidents",
         **_proposable(request, found.incident),
+        "place": "incidents",
     }
 
 
-def box_title(found: cases.IncidentPage) -> str:
 def _proposable(request: DeskRequest, incident: Incident) -> dict[str, Any]:
     """What a person may propose here, and undo."""
     if not request.actor.can(Permission.OPERATE) or incident.state not in propose.PROPOSABLE:
@@ -115,6 +113,7 @@ def _proposable(request: DeskRequest, incident: Incident) -> dict[str, Any]:
     }
 
 
+def box_title(found: cases.IncidentPage) -> str:
     """What the box is about: something to decide, what was done, or what we would do."""
     if found.case.state is IncidentState.AWAITING_DECISION:
         return "Decide"
