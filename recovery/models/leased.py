@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q
+
+POISONED = timedelta(minutes=2)  # a case that failed to be worked on is pushed forward, so that it blocks no other
 
 
 class Leased(models.Model):
@@ -45,3 +48,30 @@ class Leased(models.Model):
         type(self)._default_manager.filter(pk=self.pk, leased_until=self.leased_until).update(
             leased_until=None, next_look_at=next_look_at
         )
+
+    @classmethod
+    def take_leases(cls, keys: Sequence[int], now: datetime) -> tuple[list[int], datetime]:
+        """Those of `keys` that are due and that this caller alone may work on, and until when; three statements.
+
+        Where a lease has run out, its holder may have died of this very row: should that happen again, the row is not
+        due before it has waited like one that failed.
+        """
+        until = now + timedelta(seconds=settings.LEASE_S)
+        free = Q(leased_until=None) | Q(leased_until__lte=now)
+        with transaction.atomic():
+            due = cls._default_manager.filter(free, pk__in=keys, next_look_at__lte=now)
+            held = dict(due.select_for_update(skip_locked=True).values_list("pk", "leased_until"))
+            rows = cls._default_manager.filter(pk__in=held)
+            rows.update(leased_until=until)
+            ran_out = [key for key, before in held.items() if before is not None]
+            if ran_out:
+                rows.filter(pk__in=ran_out).update(next_look_at=now + POISONED)
+        return [key for key in keys if key in held], until
+
+    @classmethod
+    def give_back_all(
+        cls, keys: Sequence[int], until: datetime, *, next_look_at: datetime | None, **fields: Any
+    ) -> None:
+        """End the leases of `keys` that are still those until `until`, and say when to look again."""
+        held = cls._default_manager.filter(pk__in=keys, leased_until=until)
+        held.update(leased_until=None, next_look_at=next_look_at, **fields)

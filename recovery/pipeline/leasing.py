@@ -11,14 +11,13 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 
 from recovery import audit
 from recovery.access import SYSTEM
-from recovery.models import Cluster, Incident
-from recovery.models.leased import Leased
+from recovery.models import Cluster, Incident, Upkeep
+from recovery.models.leased import POISONED, Leased
 from recovery.pipeline.transition import LostRace
 from recovery.slurm.base import SlurmClient
 
 log = logging.getLogger(__name__)
 
-POISONED = timedelta(minutes=2)  # a case that failed to be worked on is pushed forward, so that it blocks no other
 DATABASE_AWAY = (OperationalError, InterfaceError)  # it was restarted, say: not the fault of the row
 DATABASE_BACK = timedelta(seconds=2)
 
@@ -38,22 +37,27 @@ def with_lease(model: type[Row], pk: int, look: Callable[[Row], datetime | None]
         next_look = clock()
     except Exception as error:
         log.exception("Looking at %s %s failed", model.__name__, pk)
-        if not connection.is_usable():
-            connection.close()  # the next statement opens another
-        _note_error(row, error, now=clock())
-        row.give_back(next_look_at=clock() + (DATABASE_BACK if isinstance(error, DATABASE_AWAY) else POISONED))
+        row.give_back(next_look_at=failed(row, error, now=clock()))
         return
     if isinstance(row, Incident) and row.error:
         Incident.objects.filter(pk=row.pk).update(error="")
     row.give_back(next_look_at=next_look)
 
 
+def failed(row: Leased, error: Exception, *, now: datetime) -> datetime:
+    """Store that a look failed; when to try again."""
+    if not connection.is_usable():
+        connection.close()  # the next statement opens another
+    _note_error(row, error, now=now)
+    return now + (DATABASE_BACK if isinstance(error, DATABASE_AWAY) else POISONED)
+
+
 def _note_error(row: Leased, error: Exception, *, now: datetime) -> None:
     kind = type(row).__name__.lower()
     why = f"{type(error).__name__}: {error}"[:500]
     with transaction.atomic():
-        if isinstance(row, Incident):
-            Incident.objects.filter(pk=row.pk).update(error=why)
+        if isinstance(row, Incident | Upkeep):
+            type(row)._default_manager.filter(pk=row.pk).update(error=why)
         if isinstance(row, Cluster):  # no observation, and the pages say why
             Cluster.objects.filter(pk=row.pk).update(error=why, tried_at=now)
         audit.record(f"{kind}.look_failed", actor=SYSTEM, at=now, subject_kind=kind, subject_id=row.pk, reason=why)

@@ -19,30 +19,63 @@ from recovery.models import Attempt, Checkpoint, Run
 from recovery.models import Signal as SignalRow
 from recovery.models.progress import WORD_PATH
 from recovery.sources.checkpoints import FolderScan, scan_checkpoints
+from recovery.sources.marks import NONE as NO_FOLDER
+from recovery.sources.marks import folder_mark
 
 NEWEST = 20  # so many checkpoint folders are looked at in a pass; older ones are no longer restored from
 REMOVED = "Removed since, by the run's own rotation or by somebody."
 SAY_AGAIN = timedelta(minutes=1)  # so often it is stored that nothing has changed
 BY_WORD = "By the trainer's own word. "
+LOOK_AGAIN = timedelta(minutes=10)  # so often also into a folder that seems unchanged: parts of old ones may be damaged
+STILL_WRITTEN = timedelta(hours=1)  # so long a checkpoint that is not whole is looked at in each pass
 SEEN = "The trainer's word, which counted as long as its folder could not be read."
 
 Scan = Callable[..., FolderScan]
+
+
+def folder_is_quiet(directory: str, mark: str, read_at: datetime | None, *, now: datetime) -> bool:
+    """Whether a look would find what the last one found, which noted `mark` at `read_at`; one stat."""
+    if not mark or read_at is None or mark != folder_mark(directory):
+        return False
+    return mark == NO_FOLDER or now - read_at < LOOK_AGAIN
 
 
 def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_checkpoints) -> str:
     """Update the checkpoints of the attempt's run. Returns why the folder can't be read, or ""."""
     run = attempt.job.run
     folder = run.checkpoint_dir or _learn_folder(attempt, run)
+    mark = folder_mark(folder)  # before the scan: what comes during it shows at the next look
     if not folder:
+        _note_folder(run, mark, now=now)
         return _take_the_word(attempt, run, "No checkpoint folder is known.", now=now)
     known = {row.path: row for row in Checkpoint.objects.filter(run=run)}
     found = scan(folder, roots=settings.CHECKPOINT_ROOTS, newest=NEWEST, settled=_settled(known))
     if found.error:
+        _note_folder(run, mark, now=now)
         return _take_the_word(attempt, run, f"{found.error} {found.remedy}", now=now)
     with transaction.atomic():
         _store(attempt, run, found, known, now=now)
         _note_tracker(attempt, found, now=now)
+        _note_folder(run, "" if _is_written(found, known, now=now) else mark, now=now)
     return ""
+
+
+def _is_written(found: FolderScan, known: Mapping[str, Checkpoint], *, now: datetime) -> bool:
+    """Whether something may still change inside of a checkpoint, where the folder's own mark does not tell."""
+    for look in found.looks:
+        row = known.get(look.path)
+        if row is None:
+            return True  # seen for the first time
+        whole = row.state in (CheckpointState.COMPLETE, CheckpointState.MISSING)
+        if not whole and now - row.first_seen_at < STILL_WRITTEN:
+            return True
+    return False
+
+
+def _note_folder(run: Run, mark: str, *, now: datetime) -> None:
+    if mark or run.folder_mark:
+        run.folder_mark, run.folder_read_at = mark, now
+        Run.objects.filter(pk=run.pk).update(folder_mark=mark, folder_read_at=now)
 
 
 def _note_tracker(attempt: Attempt, found: FolderScan, *, now: datetime) -> None:

@@ -1,23 +1,43 @@
 """Looks at clusters and attempts: polls the one, reads on in the other and judges it.
 
 Level-based: each look starts from what is stored and what the scheduler and the files show, never from a message.
+
+Attempts are looked at in batches, with a number of statements that does not depend on how many there are: all leases
+at once; a glance at those of which nothing is new (glance.py); the others are read, and what they say is stored in one
+transaction (ingest.py); checkpoint folders are looked into and a judgement is made only where it could say something
+else than the last one (judge.py). Each attempt fails by itself.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.conf import settings
 
 from recovery.core.types import JobState
-from recovery.models import Attempt, Cluster, Incident
-from recovery.pipeline.detect import detect_attempt
-from recovery.pipeline.ingest import ingest_attempt
-from recovery.pipeline.leasing import ClientFor, Clock, with_lease
-from recovery.pipeline.look_at_checkpoints import look_at_checkpoints
+from recovery.models import Attempt, Cluster, Incident, LogFile
+from recovery.pipeline.bulk import write_changes
+from recovery.pipeline.glance import quiet_attempts
+from recovery.pipeline.ingest import QUIET_FIELDS, positions, store_readings, superseded
+from recovery.pipeline.judge import carry_on, holds, judge, site_digest
+from recovery.pipeline.leasing import ClientFor, Clock, failed, with_lease
+from recovery.pipeline.log_files import site_pattern
+from recovery.pipeline.look_at_checkpoints import folder_is_quiet, look_at_checkpoints
 from recovery.pipeline.poll import poll_cluster
+from recovery.pipeline.reading import Reading, ReadSource, read_attempt
 from recovery.pipeline.repair import enrich_attempt
+from recovery.pipeline.sources import SOURCES
+from recovery.pipeline.transition import LostRace
 
+log = logging.getLogger(__name__)
+
+BATCH = 100  # attempts that are looked at together
+MOST_SIGNALS = 5000  # that are kept in memory before they are stored
 VANISHED = timedelta(hours=1)  # so long accounting is asked how a job ended that the controller forgot
 
 
@@ -33,26 +53,152 @@ def watch_cluster(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
 
 def watch_attempt(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
     """Read on in one attempt's log and checkpoints, and judge it."""
-
-    def look(attempt: Attempt) -> datetime | None:
-        outcome = ingest_attempt(attempt, now=clock())
-        if outcome.more:
-            return clock()  # nothing is judged by half of what was written
-        if attempt.started_at is not None and _is_newest(attempt):
-            look_at_checkpoints(attempt, now=clock())
-        if JobState(attempt.state).is_terminal:
-            enrich_attempt(attempt, client=client_for(attempt.job.cluster), now=clock())
-        incident = detect_attempt(attempt, now=clock())
-        if incident is not None:
-            _wake(incident, clock())
-        return _next_look_at_attempt(attempt, now=clock())
-
-    with_lease(Attempt, pk, look, clock=clock)
+    watch_attempts([pk], client_for=client_for, clock=clock)
 
 
-def _is_newest(attempt: Attempt) -> bool:
+def watch_attempts(keys: Sequence[int], *, client_for: ClientFor, clock: Clock) -> None:
+    """Look at those of `keys` that are due. One that fails is pushed forward, and blocks no other."""
+    held, until = Attempt.take_leases(keys, clock())
+    if not held:
+        return
+    try:
+        _Batch(until=until, client_for=client_for, clock=clock).look_at(held)
+    except Exception as error:
+        log.exception("Looking at attempts %s failed", held)
+        if len(held) == 1:
+            next_look = failed(Attempt(pk=held[0]), error, now=clock())
+            Attempt.give_back_all(held, until, next_look_at=next_look)
+            return
+        Attempt.give_back_all(held, until, next_look_at=clock())
+        for key in held:
+            watch_attempt(key, client_for=client_for, clock=clock)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """An attempt that needs more than a glance."""
+
+    attempt: Attempt
+    held: bool  # its last judgement did, before this look
+    reading: Reading | None = None  # None: it has nothing to read (any more)
+
+
+class _Batch:
+    """One look at attempts whose leases are ours `until` then."""
+
+    def __init__(self, *, until: datetime, client_for: ClientFor, clock: Clock) -> None:
+        self.client_for, self.clock, self.until = client_for, clock, until
+        self.now = clock()
+        self.site = site_digest()
+        self.own = site_pattern()
+        self._late = self.now + (until - self.now) / 2  # what is not begun by then is left to the next look
+        self._next: dict[int, datetime | None] = {}  # of all that are dealt with
+        self._read: set[int] = set()
+        self._judged: list[Attempt] = []
+
+    def look_at(self, keys: Sequence[int]) -> None:
+        for quiet in quiet_attempts(keys, self.site, now=self.now):
+            self._next[quiet.key] = self.now + timedelta(seconds=quiet.poll_interval_s)
+            self._read |= {quiet.key} if quiet.has_logs else set()
+        rest = [key for key in keys if key not in self._next]
+        for some in self._readings(rest):
+            self._store(some)
+            for watched in some:
+                self._guarded(watched.attempt, partial(self._conclude, watched))
+        write_changes(self._judged, QUIET_FIELDS)
+        self._give_back(keys)
+
+    def _readings(self, keys: Sequence[int]) -> Iterator[list[_Watched]]:
+        """Those of which something was read, and those that are judged without, in portions that memory can hold."""
+        attempts = list(Attempt.objects.filter(pk__in=keys).select_related(*Attempt.related)) if keys else []
+        over = superseded(attempts)
+        reads = [attempt.pk for attempt in attempts if attempt.started_at is not None and attempt.pk not in over]
+        known, wanted = positions(reads), [(source.read, source.wants(reads)) for source in SOURCES if reads]
+        some: list[_Watched] = []
+        for attempt in attempts:
+            watched = _Watched(attempt=attempt, held=holds(attempt, self.site, now=self.now))
+            if attempt.pk in reads:
+                sources = tuple(read for read, wants in wanted if attempt.pk in wants)
+                self._guarded(attempt, partial(self._read_one, watched, known.get(attempt.pk, {}), sources))
+            if attempt.pk not in self._next:
+                some.append(watched)
+            if sum(len(each.reading.signals) for each in some if each.reading) > MOST_SIGNALS:
+                yield some
+                some = []
+        yield some
+
+    def _read_one(self, watched: _Watched, known: Mapping[str, LogFile], sources: tuple[ReadSource, ...]) -> None:
+        watched.reading = read_attempt(watched.attempt, known, now=self.now, sources=sources, own=self.own)
+        carry_on(watched.reading, held=watched.held, site=self.site, now=self.now)
+        self._read.add(watched.attempt.pk)
+
+    def _store(self, some: Sequence[_Watched]) -> None:
+        """All together; where that fails each by itself, so that one that can't be stored keeps no other from it."""
+        readings = [watched.reading for watched in some if watched.reading is not None]
+        try:
+            store_readings(readings, now=self.now)
+        except Exception:
+            log.exception("What was read of %s attempts could not be stored together", len(readings))
+            for reading in readings:
+                self._guarded(reading.attempt, partial(store_readings, [reading], now=self.now))
+
+    def _guarded(self, attempt: Attempt, work: Callable[[], None]) -> None:
+        """Do it, unless the attempt is dealt with. An error is this attempt's own, and pushes it forward."""
+        if attempt.pk in self._next:
+            return
+        if self.clock() > self._late:
+            self._next[attempt.pk] = self.clock()
+            return
+        try:
+            work()
+        except LostRace:
+            self._next[attempt.pk] = self.clock()
+        except Exception as error:
+            log.exception("Looking at attempt %s failed", attempt.pk)
+            self._next[attempt.pk] = failed(attempt, error, now=self.clock())
+
+    def _conclude(self, watched: _Watched) -> None:
+        attempt, reading, now = watched.attempt, watched.reading, self.clock()
+        if reading is not None and reading.more:
+            self._next[attempt.pk] = now  # nothing is judged by half of what was written
+            return
+        ended = JobState(attempt.state).is_terminal
+        looked = ended or not _folder_is_quiet(attempt, now=now)
+        if looked:
+            _look_at_checkpoints(attempt, now=now)
+        if ended:
+            enrich_attempt(attempt, client=self.client_for(attempt.job.cluster), now=now)
+        if attempt.quiet_until is None or (reading is None and not watched.held):
+            incident = judge(attempt, reading.blind_until if reading else None, site=self.site, now=now)
+            if incident is not None:
+                if not looked:
+                    _look_at_checkpoints(attempt, now=now)  # what is proposed rests on what is there now
+                _wake(incident, now)
+            self._judged.append(attempt)
+        self._next[attempt.pk] = _next_look_at_attempt(attempt, now=now)
+
+    def _give_back(self, keys: Sequence[int]) -> None:
+        """With one statement for all that are due at the same time, as most of them are."""
+        together: dict[tuple[datetime | None, bool], list[int]] = defaultdict(list)
+        for key in keys:
+            together[self._next.get(key), key in self._read].append(key)
+        for (next_look, read), some in together.items():
+            fields = {"read_at": self.now} if read else {}
+            Attempt.give_back_all(some, self.until, next_look_at=next_look, **fields)
+
+
+def _folder_is_quiet(attempt: Attempt, *, now: datetime) -> bool:
+    run = attempt.job.run
+    return folder_is_quiet(run.checkpoint_dir, run.folder_mark, run.folder_read_at, now=now)
+
+
+def _look_at_checkpoints(attempt: Attempt, *, now: datetime) -> None:
+    """As the run's newest attempt, and no other."""
+    if attempt.started_at is None:
+        return
     later = Attempt.objects.filter(job__run_id=attempt.job.run_id, started_at__gt=attempt.started_at)
-    return not later.exists()
+    if not later.exists():
+        look_at_checkpoints(attempt, now=now)
 
 
 def _next_look_at_attempt(attempt: Attempt, *, now: datetime) -> datetime | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recovery.core.types import CheckpointState
 from recovery.models import Checkpoint
+from recovery.pipeline.look_at_checkpoints import LOOK_AGAIN
 from tests.pipeline.conftest import Desk
 
 
@@ -52,10 +53,21 @@ def test_what_the_folder_shows_later_counts_more_than_the_word(desk: Desk) -> No
     }
 
 
-def test_a_checkpoint_that_settled_is_not_opened_again_until_it_changes(desk: Desk) -> None:
+def test_damage_inside_of_a_settled_checkpoint_is_seen_before_it_is_restored_from(desk: Desk) -> None:
     desk.run_with_checkpoint()
     assert Checkpoint.objects.get().state == CheckpointState.COMPLETE
     shard = next(desk.checkpoints.glob("iter_*/*/*.pt"))
     shard.write_bytes(b"")
+    desk.slurm.end()
+    desk.tick()
+    assert Checkpoint.objects.get().state == CheckpointState.TORN
+
+
+def test_damage_inside_of_a_settled_checkpoint_is_seen_in_time_while_all_is_well(desk: Desk) -> None:
+    desk.run_with_checkpoint()
+    desk.tick(times=2)
+    shard = next(desk.checkpoints.glob("iter_*/*/*.pt"))
+    shard.write_bytes(b"")
+    desk.now += LOOK_AGAIN
     desk.tick()
     assert Checkpoint.objects.get().state == CheckpointState.TORN

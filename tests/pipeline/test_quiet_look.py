@@ -11,6 +11,7 @@ from recovery.core.types import CheckpointState, SignalKind
 from recovery.models import Attempt, Checkpoint, Sample, Signal
 from recovery.pipeline import watch
 from recovery.pipeline.facts import SIGNALS, attempt_facts
+from recovery.pipeline.look_at_checkpoints import LOOK_AGAIN
 from tests.pipeline.conftest import Desk
 
 
@@ -52,7 +53,7 @@ def test_checkpoints_that_stay_as_they_are_tell_now_and_then_that_they_were_chec
     desk.tick(times=3)
     before = Checkpoint.objects.get()
     assert before.state == CheckpointState.COMPLETE
-    desk.now += timedelta(seconds=61)
+    desk.now += LOOK_AGAIN
     look(desk)
     after = Checkpoint.objects.get()
     assert after.checked_at == desk.now

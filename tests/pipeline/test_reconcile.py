@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 from recovery import tasks
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Event, Incident, LogFile, Sample, Signal
+from recovery.models.leased import POISONED
 from recovery.pipeline import leasing, reconcile, watch
 from tests.pipeline.conftest import Desk
 
@@ -45,7 +46,7 @@ def test_a_poisoned_case_is_pushed_forward_shown_and_blocks_no_other(
     assert incident.leased_until is None
     assert Event.objects.filter(verb="incident.look_failed").exists()
     monkeypatch.undo()
-    desk.now += leasing.POISONED
+    desk.now += POISONED
     desk.tick()
     assert desk.incident.error == ""
     assert desk.incident.state != "detected"

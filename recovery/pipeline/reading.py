@@ -1,0 +1,283 @@
+"""Part of ingest: reads on in an attempt's logs and other sources. Nothing is stored here.
+
+What is new of an attempt goes into a `Reading`, and the columns of the attempt that follow from it into the row that
+was handed in. ingest.py stores both, of many attempts at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+
+from recovery.core.blindness import Sight, blindness, next_change
+from recovery.core.logs import LogParser
+from recovery.core.logs.own_pattern import OwnPattern
+from recovery.core.phases import next_phase
+from recovery.core.types import JobState, Phase, Sample, Signal, SignalKind
+from recovery.models import Attempt, LogFile
+from recovery.pipeline.log_files import log_files
+from recovery.pipeline.source_read import SourceRead, nothing
+from recovery.sources.find_logs import FoundLog
+from recovery.sources.job_logs import Cursor, LogRead, read_log
+from recovery.sources.marks import file_mark
+
+PASSES = 4  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting
+LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its way to the file
+CLOCKS = timedelta(seconds=5)  # a line this much older than the start was written by an earlier attempt
+SKEW = timedelta(seconds=90)  # a line's own time further in the future than this is not believed
+SAVES = frozenset({SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE})
+ALL_RANKS = -1  # in the table, where a trainer reports for all of them
+
+ReadLog = Callable[..., LogRead]
+ReadSource = Callable[..., SourceRead]  # (attempt, *, now)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one look at all sources of an attempt found."""
+
+    attempt: Attempt
+    was_blind: str  # why it could not be observed before this look
+    signals: list[Signal] = field(default_factory=list)
+    rows: list[LogFile] = field(default_factory=list)
+    changed_rows: list[LogFile] = field(default_factory=list)  # to be stored: a position moved, or the row is new
+    done: list[Callable[[], None]] = field(default_factory=list)  # what moves other sources on, when this is stored
+    more: bool = False  # something is left for the next look
+    sees: bool = False
+    missing: str = ""
+    trouble: str = ""
+    remedy: str = ""
+    changed: bool = False  # columns of the attempt other than when it was read
+    blind_until: datetime | None = None  # when blindness can change although nothing new is read
+
+    @property
+    def samples(self) -> list[Sample]:
+        return [
+            Sample(
+                at=s.at, step=s.step or 0, loss=s.loss, throughput=s.throughput, step_time_s=s.step_time_s,
+                rank=ALL_RANKS if s.rank is None else s.rank,
+            )
+            for s in self.signals
+            if s.kind is SignalKind.PROGRESS and s.at is not None
+        ]  # fmt: skip
+
+    @property
+    def tells_of_saves(self) -> bool:
+        return any(signal.kind in SAVES for signal in self.signals)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.signals or self.changed_rows or self.done or self.changed)
+
+
+def read_attempt(
+    attempt: Attempt,
+    known: Mapping[str, LogFile],
+    *,
+    now: datetime,
+    read: ReadLog = read_log,
+    sources: tuple[ReadSource, ...] = (),
+    own: OwnPattern | None = None,
+) -> Reading:
+    """Read on where the last look stopped. `known`: the stored positions, by path; they are moved on.
+
+    `own`: the site's own pattern for progress.
+    """
+    reading = Reading(attempt=attempt, was_blind=attempt.blind_reason)
+    offset = now.astimezone(ZoneInfo(settings.LOG_TIME_ZONE)).utcoffset() or timedelta(0)
+    parser = LogParser(utc_offset=offset, nodes=attempt.nodes, own=own, memory=attempt.parser_memory)
+    files = log_files(attempt)
+    reading.trouble, reading.remedy, reading.missing = files.trouble, files.remedy, files.missing
+    for log in files.files:
+        _read_file(reading, known.get(log.path) or _new_row(attempt, log.path), log, parser, now=now, read=read)
+    for folder, mark in files.marks.items():
+        _note_folder(reading, known.get(folder) or LogFile(attempt=attempt, path=folder), mark)
+    attempt.parser_memory = parser.memory
+    reading.signals = _dated(_own(reading.signals, attempt), attempt, now)
+    before = json.dumps(attempt.parser_memory) if sources else ""
+    for source in sources:
+        _take_source(reading, source(attempt, now=now))
+    reading.changed = bool(sources) and json.dumps(attempt.parser_memory) != before  # they remember things there too
+    _update_attempt(reading, now=now)
+    return reading
+
+
+def _new_row(attempt: Attempt, path: str) -> LogFile:
+    """A new attempt reads on where the attempt before it stopped."""
+    row = LogFile(attempt=attempt, path=path)
+    if attempt.number == 0:
+        return row
+    before = LogFile.objects.filter(attempt__job_id=attempt.job_id, attempt__number__lt=attempt.number, path=path)
+    last = before.order_by("-attempt__number").first()
+    if last is not None:
+        row.inode, row.offset, row.line, row.head = last.inode, last.offset, last.line, last.head
+    return row
+
+
+def _note_folder(reading: Reading, row: LogFile, mark: str) -> None:
+    """Its mark is kept as a file's is: a log that appears in it later is seen at a glance."""
+    if row.pk is None or row.mark != mark:
+        row.mark = mark
+        reading.changed_rows.append(row)
+
+
+def _read_file(
+    reading: Reading, row: LogFile, log: FoundLog, parser: LogParser, *, now: datetime, read: ReadLog
+) -> None:
+    attempt = reading.attempt
+    ended = attempt.ended_at is not None and now > attempt.ended_at + LAST_WORDS
+    before = None if row.pk is None else _position(row)
+    reading.rows.append(row)
+    mark = file_mark(row.path)  # before the read: what is written during it shows at the next look
+    more = False
+    for _ in range(PASSES):
+        cursor = Cursor(inode=row.inode, offset=row.offset, line=row.line, head=row.head)
+        got = read(row.path, cursor, roots=settings.LOG_ROOTS, final=ended)
+        if got.error or got.missing:
+            _note_trouble(reading, row, got)
+            break
+        reading.signals += parser.feed_bytes(replace(got.read, rank=log.rank, node=log.node))
+        if got.read.data:
+            row.grew_at = now
+        at = got.cursor
+        row.inode, row.offset, row.line, row.head = at.inode, at.offset, at.line, at.head
+        more = got.more
+        if not more:
+            break
+    row.error = got.error[:300]
+    row.mark = "" if more or row.error else mark
+    reading.more = reading.more or more
+    if _position(row) != before:
+        reading.changed_rows.append(row)
+
+
+def _position(row: LogFile) -> tuple[object, ...]:
+    return row.inode, row.offset, row.line, row.head, row.grew_at, row.error, row.mark
+
+
+def _note_trouble(reading: Reading, row: LogFile, got: LogRead) -> None:
+    if got.error:
+        reading.trouble, reading.remedy = got.error, got.remedy
+    elif not reading.missing:
+        reading.missing = row.path
+
+
+def _take_source(reading: Reading, told: SourceRead) -> None:
+    reading.signals += told.signals
+    reading.sees = reading.sees or told.sees
+    reading.more = reading.more or told.more
+    if told.done is not nothing:
+        reading.done.append(told.done)
+    if told.trouble and not reading.trouble:
+        reading.trouble, reading.remedy = told.trouble, told.remedy
+
+
+def _own(signals: list[Signal], attempt: Attempt) -> list[Signal]:
+    """Without what an earlier attempt wrote into the same file and nobody had read: its lines' times tell.
+
+    Only at the first look: were the clocks or time zones apart, what follows would be lost too.
+    """
+    if attempt.number == 0 or attempt.read_at is not None or attempt.started_at is None:
+        return signals
+    own: list[Signal] = []
+    earlier: dict[str, bool] = {}
+    for signal in signals:
+        if signal.at is not None:
+            earlier[signal.file] = signal.at < attempt.started_at - CLOCKS
+        if not earlier.get(signal.file, False):
+            own.append(signal)
+    return own
+
+
+def _dated(signals: list[Signal], attempt: Attempt, now: datetime) -> list[Signal]:
+    """Every signal with a time: its line's own where that can be true, else that of the dated line before it.
+
+    A log can claim any time; a line without one was written after the last that has one, whenever it was read.
+    """
+    dated = []
+    last = now
+    for index, signal in enumerate(signals):
+        if signal.at is not None and _can_be_true(signal.at, attempt, now):
+            last = min(signal.at, now)
+        elif index == 0 or signal.file != signals[index - 1].file:
+            last = now
+        dated.append(replace(signal, at=last))
+    return dated
+
+
+def _can_be_true(at: datetime, attempt: Attempt, now: datetime) -> bool:
+    earliest = attempt.started_at - SKEW if attempt.started_at is not None else at
+    return earliest <= at <= now + SKEW
+
+
+def _update_attempt(reading: Reading, *, now: datetime) -> None:
+    attempt = reading.attempt
+    phase = Phase(attempt.phase)
+    if phase is Phase.QUEUED:
+        phase = Phase.STARTING
+        attempt.phase, attempt.phase_since, reading.changed = phase, attempt.started_at, True
+    for signal in reading.signals:
+        _apply(attempt, signal, now=now)
+        following = next_phase(phase, signal)
+        if following is not phase:
+            phase = following
+            attempt.phase, attempt.phase_since = phase, signal.at
+    attempt.blind_reason, attempt.blind_remedy = _blindness(reading, now=now)
+    reading.changed = reading.changed or bool(reading.signals) or attempt.blind_reason != reading.was_blind
+    reading.changed = reading.changed or any(row.grew_at == now for row in reading.rows)  # what the parser remembers
+    attempt.read_at = now
+
+
+def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
+    if signal.kind is SignalKind.PROGRESS and signal.step is not None:
+        if attempt.first_step is None:
+            attempt.first_step, attempt.first_step_at = signal.step, signal.at
+            attempt.places["first_step"] = {"file": signal.file, "line": signal.line}
+        if attempt.last_step is None or signal.step > attempt.last_step:
+            # When we read it, not when the line says it was written: a wrong clock must not look like silence.
+            attempt.last_step, attempt.last_progress_at = signal.step, now
+    elif signal.kind is SignalKind.LOADED and signal.step is not None:
+        attempt.restored_step, attempt.restored_at = signal.step, signal.at
+        attempt.fresh_start = False
+        _goes_back(attempt, signal.step)
+    elif signal.kind is SignalKind.FRESH_START:
+        attempt.fresh_start, attempt.restored_at, attempt.restored_step = True, signal.at, None
+        _goes_back(attempt, 0)
+
+
+def _goes_back(attempt: Attempt, step: int) -> None:
+    """A launcher restarted the workers within the attempt: steps that come again are progress, not silence.
+
+    The first step is the first one since: it is what belies a load line.
+    """
+    attempt.first_step = attempt.first_step_at = None
+    if attempt.last_step is not None and attempt.last_step > step:
+        attempt.last_step = step
+
+
+def _blindness(reading: Reading, *, now: datetime) -> tuple[str, str]:
+    """Why the attempt can't be observed and what would help; two empty strings where it can."""
+    attempt = reading.attempt
+    if reading.sees:
+        return "", ""
+    if JobState(attempt.state) is not JobState.RUNNING:
+        return reading.trouble[:300], reading.remedy[:300]
+    sight = Sight(
+        now=now,
+        started_at=attempt.started_at or now,
+        patience_s=settings.HANG_FIRST_STEP_S,
+        stepped=attempt.last_step is not None,
+        lines=sum(row.line for row in reading.rows),
+        grew_at=max((row.grew_at for row in reading.rows if row.grew_at is not None), default=None),
+        missing=reading.missing,
+        trouble=reading.trouble,
+        remedy=reading.remedy,
+    )
+    reading.blind_until = next_change(sight)
+    reason, remedy = blindness(sight)
+    return reason[:300], remedy[:300]
