@@ -27,8 +27,9 @@ APS_KEY = "APS"  # NVIDIA Mission Control's job recovery; its users need not rew
 # jobs that depend on each other, so we must not add one of our own.
 _APS_MODES = {"requeue": Mode.AUTO, "singleton_dependency": Mode.OBSERVE}
 
-_PATHS = ("checkpoint_dir", "log", "metrics", "nvrx_iteration_file", "nvrx_cycle_dir")
-_KEYS = ("mode", "max_restarts", "run", *_PATHS)
+MAX_LOGS = 8
+_PATHS = ("checkpoint_dir", "metrics", "nvrx_iteration_file", "nvrx_cycle_dir")
+_KEYS = ("mode", "max_restarts", "run", "checkpoint_dir", "log", *_PATHS[1:])
 _QUOTING_HINT = "Put the whole comment into single quotes, the keys and texts into double quotes."
 
 
@@ -44,7 +45,7 @@ class CommentOptions:
     max_restarts: int | None = None
     run: str = ""
     checkpoint_dir: str = ""
-    log: str = ""
+    log: tuple[str, ...] = ()  # patterns of names (recovery/core/log_patterns.py)
     metrics: str = ""
     nvrx_iteration_file: str = ""
     nvrx_cycle_dir: str = ""
@@ -106,6 +107,7 @@ def _ours(section: Mapping[str, Any]) -> CommentOptions:
         mode=_mode(section),
         max_restarts=_count(section, "max_restarts", of=OUR_KEY),
         run=_text(section, "run", most=MAX_RUN_CHARS),
+        log=_logs(section),
         **{key: _path(section, key) for key in _PATHS},
         error=" ".join(unknown[:3]),
     )
@@ -163,6 +165,17 @@ def _path(section: Mapping[str, Any], key: str) -> str:
     if ".." in value.split("/"):
         raise _Wrong(f'"recovery": {key} must not contain "..": write the path out, not {_show(value)}.')
     return value
+
+
+def _logs(section: Mapping[str, Any]) -> tuple[str, ...]:
+    """One pattern, or a list of them."""
+    value = section.get("log")
+    if not isinstance(value, list):
+        one = _path(section, "log")
+        return (one,) if one else ()
+    if not value or len(value) > MAX_LOGS:
+        raise _Wrong(f'"recovery": log must be a path or a list of 1 to {MAX_LOGS} paths, not {_show(value)}.')
+    return tuple(dict.fromkeys(_path({"log": each}, "log") for each in value if each is not None))
 
 
 def _unknown(key: str) -> str:

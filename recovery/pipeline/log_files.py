@@ -2,34 +2,86 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 
-from recovery.core.comment import expand_log_pattern
+from django.conf import settings
+
+from recovery.core.log_patterns import LogFacts, LogPattern
+from recovery.core.log_patterns import log_pattern as named_log
+from recovery.core.logs.own_pattern import OwnPattern
+from recovery.core.policy import log_pattern
 from recovery.models import Attempt, Job
+from recovery.selectors import current_policy
+from recovery.sources.find_logs import FoundLog, find_logs
 
 LONGEST_PATH = 1000  # what the table holds; a longer one is cut, and not found
+MOST_FILES = 512  # of one attempt
+CLOCKS_S = 60  # so far apart the clocks of nodes, file server and scheduler may be
 NO_FILE = "The job writes no log file that Slurm knows of."
 NAME_ONE = 'Submit it with an output file, or name one in the comment: {"recovery": {"log": "/path/%x-%j.out"}}.'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogFiles:
-    """The files to read now. `trouble` and `remedy` are sentences where there is none, else ""."""
+    """The files to read now.
 
-    paths: tuple[str, ...] = ()
+    trouble, remedy: two sentences where there is something that can't be read, else "".
+    missing: a pattern that names no file yet, "" where each does.
+    marks: of folders; while none of them changes, the patterns name the same files. Empty where no pattern is open.
+    """
+
+    files: tuple[FoundLog, ...] = ()
     trouble: str = ""
     remedy: str = ""
+    missing: str = ""
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(log.path for log in self.files)
 
 
 def log_files(attempt: Attempt) -> LogFiles:
-    """The files that `attempt` writes."""
-    paths = log_paths(attempt.job)
-    return LogFiles(paths=tuple(paths)) if paths else LogFiles(trouble=NO_FILE, remedy=NAME_ONE)
+    """The files that `attempt` writes: what the comment's `log` names, else the job's own output."""
+    if patterns := _patterns(attempt.job, attempt.nodes):
+        return _named(patterns, attempt.started_at)
+    files = tuple(FoundLog(path=path) for path in _outputs(attempt.job))
+    return LogFiles(files=files) if files else LogFiles(trouble=NO_FILE, remedy=NAME_ONE)
+
+
+def _named(patterns: Sequence[LogPattern], started_at: datetime | None) -> LogFiles:
+    since = started_at.timestamp() - CLOCKS_S if started_at is not None else 0
+    every = [find_logs(pattern, roots=settings.LOG_ROOTS, since=since) for pattern in patterns]
+    files = {log.path: log for found in every for log in found.files if len(log.path) <= LONGEST_PATH}
+    refused = next((found.refused for found in every if found.refused is not None), None)
+    return LogFiles(
+        files=tuple(files.values())[:MOST_FILES],
+        trouble="" if refused is None else refused.sentence,
+        remedy="" if refused is None else refused.remedy,
+        missing=next((p.text[:LONGEST_PATH] for p, found in zip(patterns, every, strict=True) if not found.files), ""),
+        marks={folder: mark for found in every for folder, mark in found.marks.items() if len(folder) <= LONGEST_PATH},
+    )
 
 
 def log_paths(job: Job) -> list[str]:
-    """The comment's `log`, else the job's own output."""
-    pattern = str(job.options.get("log", ""))
-    if pattern:
-        return [expand_log_pattern(pattern, job_id=job.job_id, name=job.name, user=job.user)[:LONGEST_PATH]]
+    """What the job's logs are called, patterns as they were written where only the folders tell their files."""
+    patterns = _patterns(job, ())
+    return [pattern.text[:LONGEST_PATH] for pattern in patterns] if patterns else _outputs(job)
+
+
+def _patterns(job: Job, nodes: Sequence[str]) -> list[LogPattern]:
+    named = job.options.get("log", [])
+    facts = LogFacts(job_id=job.job_id, raw_id=job.raw_id, name=job.name, user=job.user, nodes=tuple(nodes))
+    return [named_log(str(pattern), facts) for pattern in ([named] if isinstance(named, str) else named)]
+
+
+def _outputs(job: Job) -> list[str]:
     return list(dict.fromkeys(path for path in (job.stdout, job.stderr) if path and path != "/dev/null"))
+
+
+def site_pattern() -> OwnPattern | None:
+    """How the policy in force says that the site's own trainers print progress; None where it doesn't. One query."""
+    policy = current_policy()
+    return log_pattern(policy.rules) if policy is not None else None

@@ -26,7 +26,7 @@ def error_of(text: str) -> str:
 def test_every_option_is_read() -> None:
     text = ours(mode="auto", max_restarts=3, run="llama-70b", checkpoint_dir="/ckpt/llama", log="/logs/%x-%j.out")
     assert parse_comment(text) == CommentOptions(
-        mode=Mode.AUTO, max_restarts=3, run="llama-70b", checkpoint_dir="/ckpt/llama", log="/logs/%x-%j.out"
+        mode=Mode.AUTO, max_restarts=3, run="llama-70b", checkpoint_dir="/ckpt/llama", log=("/logs/%x-%j.out",)
     )
 
 
@@ -94,6 +94,10 @@ def test_the_place_of_the_fault_is_told() -> None:
         ({"checkpoint_dir": "/" + "x" * 1000}, ["checkpoint_dir", "1000"]),
         ({"log": "logs/%j.out"}, ["log", "absolute"]),
         ({"log": "/logs/.."}, ["log", '".."']),
+        ({"log": []}, ["log", "1 to 8 paths"]),
+        ({"log": ["/a"] * 9}, ["log", "1 to 8 paths"]),
+        ({"log": ["/a", "b"]}, ["log", "absolute"]),
+        ({"log": ["/a", ["/b"]]}, ["log", "text"]),
         ({"log": {"path": "/logs"}}, ["log"]),
         ({"metrics": "metrics.jsonl"}, ["metrics", "absolute"]),
         ({"nvrx_cycle_dir": 7}, ["nvrx_cycle_dir"]),
@@ -192,9 +196,9 @@ class TestHostile:
     ) -> None:
         options = parse_comment(json.dumps({section: {key: value}}))
         assert options.max_restarts is None or 0 <= options.max_restarts <= 1000
-        for path in (options.checkpoint_dir, options.log):
+        for path in (options.checkpoint_dir, *options.log):
             assert path == "" or (path.startswith("/") and ".." not in path.split("/"))
-        assert (options.run + options.checkpoint_dir + options.log + options.error).isprintable()
+        assert (options.run + options.checkpoint_dir + "".join(options.log) + options.error).isprintable()
 
 
 @pytest.mark.parametrize(
@@ -239,3 +243,10 @@ def test_a_jobs_name_adds_no_folder(name: str) -> None:
 
 def test_what_a_name_brings_in_is_not_expanded_again() -> None:
     assert expand_log_pattern("/logs/%x", job_id="1", name="%u%j", user="ada") == "/logs/%u%j"
+
+
+def test_several_logs_can_be_named_once_each() -> None:
+    assert parse_comment(ours(log=["/logs/%j.out", "/logs/%j-*.err", "/logs/%j.out"])).log == (
+        "/logs/%j.out",
+        "/logs/%j-*.err",
+    )

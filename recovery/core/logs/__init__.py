@@ -55,6 +55,7 @@ class LogParser:
         self._growing = self.format in ("", _GENERIC)  # the fallback is asked while no format has reported progress
         self._open = {trainer.name for trainer in FORMATS if blocks.OPEN in self.memory.get(trainer.name, {})}
         self._ranks = RankMap(self.memory.setdefault("ranks", {}), nodes)
+        self._home = Place()
 
     @property
     def format(self) -> str:
@@ -71,6 +72,7 @@ class LogParser:
         Lines whose shape nobody has to look at are not even cut out.
         """
         signals: list[Signal] = []
+        self._home = Place(rank=read.rank, node=self._ranks.known(read.node) if read.node else "")
         shapes = shapes_of(read.data)
         passed_over = self._sieve.passed_over(growing=self._growing)
         wanted = [index for index, over in enumerate(map(passed_over.__contains__, shapes)) if not over]
@@ -104,7 +106,8 @@ class LogParser:
         return self._feed(line, readers, cleaned)
 
     def feed(self, line: LogLine) -> list[Signal]:
-        """The signals of one line, most often none."""
+        """The signals of one line, most often none. Where it stands in a file with a rank's name is not known."""
+        self._home = Place()
         return self._feed(line, *self._readers(line))
 
     def _readers(self, line: LogLine) -> tuple[Readers, CleanLine | None]:
@@ -119,13 +122,21 @@ class LogParser:
         if readers.silent and not self._awake(readers):
             return []
         cleaned = cleaned or clean(line.text, utc_offset=self._utc_offset)
-        place = self._ranks.read(cleaned) if readers.place else self._ranks.pass_by(cleaned)
+        place = self._placed(self._ranks.read(cleaned) if readers.place else self._ranks.pass_by(cleaned))
         signals = self._progress(line, cleaned, place, readers)
         if readers.bar is not None and all(signal.kind is not SignalKind.PROGRESS for signal in signals):
             signals = self._bar(line, cleaned, place, readers.bar) + signals
         if readers.literals:
             signals += self._failures(line, cleaned, place, readers)
         return signals
+
+    def _placed(self, said: Place) -> Place:
+        """What the line says of its place, else what the name of its file does."""
+        home = self._home
+        if home.rank is None and not home.node:
+            return said
+        rank = home.rank if said.rank is None else said.rank
+        return Place(rank=rank, node=said.node or home.node or self._ranks.node_of(rank))
 
     def _progress(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
         signals = self._by_format(line, cleaned, place, readers)

@@ -24,7 +24,8 @@ class LogBytes:
     """A stretch of a log as it was read: whole lines, but for the last one perhaps, which is given out as it is.
 
     `offset` and `line`: bytes and line ends of the file before it. `cut`: it begins within a line that was too long,
-    which goes on being skipped up to its next piece.
+    which goes on being skipped up to its next piece. `rank` and `node`: where its lines come from, as far as the file's
+    name tells.
     """
 
     data: bytes
@@ -32,6 +33,8 @@ class LogBytes:
     offset: int = 0
     line: int = 0
     cut: bool = False
+    rank: int | None = None
+    node: str = ""
 
 
 def lines_of(read: LogBytes) -> Iterator[LogLine]:

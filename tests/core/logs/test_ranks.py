@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from recovery.core.logs import LogParser
+from recovery.core.logs.cut import LogBytes
 from recovery.core.logs.lines import clean
 from recovery.core.logs.ranks import MAX_RANKS, RankMap
 from recovery.core.types import Signal, SignalKind
-from tests.core.logs.lines import signals_of
+from tests.core.logs.lines import log_line, megatron, signals_of
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 
@@ -97,3 +98,28 @@ def test_the_memory_of_ranks_is_bounded() -> None:
     parser = LogParser()
     signals_of(*(f"[rank{n}]: host n{n} pid 1" for n in range(MAX_RANKS + 100)), parser=parser)
     assert len(parser.memory["ranks"]["map"]) == MAX_RANKS
+
+
+def _in_file(text: str, *, rank: int | None = None, node: str = "") -> list[Signal]:
+    parser = LogParser(nodes=("n1", "n2"))
+    parser.feed(log_line("[rank3]: host n2 pid 4711"))
+    return parser.feed_bytes(LogBytes(data=text.encode(), file="/logs/a", rank=rank, node=node))
+
+
+def test_the_name_of_a_file_tells_the_rank_and_node_where_its_lines_do_not() -> None:
+    (boom,) = _in_file("RuntimeError: CUDA error: an illegal memory access was encountered\n", rank=3)
+    assert (boom.rank, boom.node) == (3, "n2")
+    (boom,) = _in_file("RuntimeError: CUDA error: an illegal memory access was encountered\n", node="n1")
+    assert (boom.rank, boom.node) == (None, "n1")
+    (boom,) = _in_file("[rank1]: RuntimeError: CUDA error: an illegal memory access was encountered\n", rank=3)
+    assert boom.rank == 1
+
+
+def test_a_file_with_the_name_of_another_jobs_node_is_not_believed() -> None:
+    (boom,) = _in_file("RuntimeError: CUDA error: an illegal memory access was encountered\n", node="n7")
+    assert boom.node == ""
+
+
+def test_a_line_that_speaks_for_all_ranks_does_so_in_a_ranks_own_file() -> None:
+    (progress,) = _in_file(megatron(5) + "\n", rank=7)
+    assert progress.rank is None
