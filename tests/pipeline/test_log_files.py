@@ -1,0 +1,90 @@
+"""Which log files are read: what the comment names, else what Slurm gives; and a site's own pattern for their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recovery.core.policy import DEFAULT_RULES
+from recovery.models import Attempt, LogFile, Sample
+from recovery.pipeline.ingest import ingest_attempt
+from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
+from tests.factories import ago, make_attempt, make_job, make_policy
+
+pytestmark = pytest.mark.django_db
+Make = Callable[..., Attempt]
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, settings: Any) -> Make:
+    settings.LOG_ROOTS = [str(tmp_path)]
+
+    def make(log: Any = None, **fields: Any) -> Attempt:
+        options = {} if log is None else {"log": log}
+        job = make_job(options=options, **{"job_id": "4711_3", "raw_id": "4740", "name": "train", **fields})
+        return make_attempt(job=job, nodes=["gpu-01", "gpu-02"], started_at=ago(3600), ended_at=None)
+
+    return make
+
+
+def write(folder: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        (folder / f"{name}.out").write_text(text)
+
+
+def test_without_a_comment_the_jobs_own_output_is_read(attempt: Make) -> None:
+    made = attempt(stdout="/logs/a.out", stderr="/logs/a.err")
+    assert log_files(made).paths == ("/logs/a.out", "/logs/a.err")
+    assert log_files(attempt(stdout="/dev/null", stderr="")).trouble == NO_FILE
+
+
+def test_an_array_tasks_own_number_is_filled_in(attempt: Make) -> None:
+    assert log_files(attempt("/logs/%A_%a-%j.out")).paths == ("/logs/4711_3-4740.out",)
+    assert log_paths(attempt("/logs/%j-%t.out").job) == ["/logs/4740-%t.out"]
+
+
+def test_a_log_per_task_and_a_list_of_patterns(attempt: Make, tmp_path: Path) -> None:
+    made = attempt([f"{tmp_path}/r%t.out", f"{tmp_path}/extra.out"])
+    write(tmp_path, r1="x\n", r0="x\n")
+    found = log_files(made)
+    assert [Path(path).name for path in found.paths] == ["r0.out", "r1.out", "extra.out"]
+    assert [log.rank for log in found.files] == [0, 1, None]
+
+
+def test_a_pattern_that_names_no_file_is_missing_and_its_folder_is_kept_in_sight(attempt: Make, tmp_path: Path) -> None:
+    found = log_files(attempt(f"{tmp_path}/r%t.out"))
+    assert (found.paths, found.missing, list(found.marks)) == ((), f"{tmp_path}/r%t.out", [str(tmp_path)])
+
+
+def test_a_rank_without_a_label_in_its_lines_has_the_one_of_its_file(attempt: Make, tmp_path: Path) -> None:
+    made = attempt(f"{tmp_path}/r%t.out")
+    lines = "".join(f"step {step} loss 2.5\n" for step in (10, 20, 30))
+    write(tmp_path, r0=lines, r3=lines)
+    ingest_attempt(made, now=ago(0))
+    assert set(Sample.objects.values_list("rank", "step")) == {(rank, s) for rank in (0, 3) for s in (10, 20, 30)}
+    assert set(LogFile.objects.exclude(line=0).values_list("path", "line")) == {
+        (f"{tmp_path}/r0.out", 3),
+        (f"{tmp_path}/r3.out", 3),
+    }
+
+
+def test_a_log_that_appears_late_among_others_is_read_from_its_start(attempt: Make, tmp_path: Path) -> None:
+    made = attempt(f"{tmp_path}/r%t.out")
+    write(tmp_path, r0="step 1 loss 2\nstep 2 loss 2\n")
+    ingest_attempt(made, now=ago(0))
+    write(tmp_path, r5="step 7 loss 2\nstep 8 loss 2\n")
+    ingest_attempt(made, now=ago(-30))
+    assert set(Sample.objects.values_list("rank", "step")) == {(0, 1), (0, 2), (5, 7), (5, 8)}
+
+
+def test_the_policys_pattern_is_the_one_in_force() -> None:
+    assert site_pattern() is None
+    make_policy(rules=DEFAULT_RULES)
+    assert site_pattern() is None
+    make_policy(rules={**DEFAULT_RULES, "log_pattern": r"upd (?P<step>\d+)"})
+    pattern = site_pattern()
+    assert pattern is not None
+    assert pattern.text == r"upd (?P<step>\d+)"
