@@ -7,6 +7,7 @@ from typing import Any
 
 import django_filters
 from django.db.models import QuerySet
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -21,8 +22,8 @@ from recovery.api.recommendations import RecommendationShape
 from recovery.core.lifecycle import INCIDENT_WORDS, PERSON_STATES, ActionState, IncidentState
 from recovery.core.types import ActionKind, Exclude, FailureClass, FindingKind, Outcome, Restart, Role
 from recovery.models import Incident
-from recovery.pipeline.report import incident_report
 from recovery.pipeline.propose import undoable
+from recovery.pipeline.report import incident_report
 
 
 class IncidentFilters(django_filters.FilterSet):
@@ -203,8 +204,8 @@ class IncidentDetailShape(IncidentShape):
     superseded = RecommendationShape(many=True, help_text="Earlier ones, newest first.")
     findings = FindingShape(many=True)
     actions = ActionShape(many=True)
-    events = EventShape(many=True, help_text="The audit trail of this case, oldest first.")
     undoable = serializers.ListField(child=serializers.IntegerField(), help_text="Ids of actions that can be undone.")
+    events = EventShape(many=True, help_text="The audit trail of this case, oldest first.")
 
     def to_representation(self, detail: selectors.IncidentDetail) -> dict[str, Any]:
         incident = detail.incident
@@ -216,8 +217,8 @@ class IncidentDetailShape(IncidentShape):
             "superseded": RecommendationShape(detail.superseded, many=True).data,
             "findings": FindingShape(detail.findings, many=True).data,
             "actions": ActionShape(detail.actions, many=True).data,
-            "events": EventShape(detail.events, many=True).data,
             "undoable": [action.pk for action in undoable(incident, detail.actions, now=timezone.now())],
+            "events": EventShape(detail.events, many=True).data,
         }
 
 
