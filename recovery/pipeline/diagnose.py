@@ -63,7 +63,8 @@ def _finding(incident: Incident, facts: AttemptFacts) -> Finding:
     for finding in detect(facts, limits()):
         if finding.kind == incident.kind:
             return finding
-    row = incident.findings.filter(kind=incident.kind).order_by("-at").first() or incident.findings.latest("at")
+    own = incident.findings.filter(attempt=None)  # others are of executions that failed beside it
+    row = own.filter(kind=incident.kind).order_by("-at").first() or own.latest("at")
     return Finding(kind=FindingKind(row.kind), since=row.since, reason=row.reason, confidence=row.confidence)
 
 

@@ -21,6 +21,7 @@ from django.conf import settings
 
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Incident, LogFile
+from recovery.pipeline.beside import waits_to_be_judged
 from recovery.pipeline.bulk import write_changes
 from recovery.pipeline.glance import quiet_attempts
 from recovery.pipeline.ingest import QUIET_FIELDS, positions, store_readings, superseded
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 BATCH = 100  # attempts that are looked at together
 MOST_SIGNALS = 5000  # that are kept in memory before they are stored
+JUDGED_AFTER = timedelta(seconds=30)  # a failure that was kept with an open case is looked at so often until that ends
 VANISHED = timedelta(hours=1)  # so long accounting is asked how a job ended that the controller forgot
 
 
@@ -212,6 +214,8 @@ def _next_look_at_attempt(attempt: Attempt, *, now: datetime) -> datetime | None
     settled = (attempt.ended_at or attempt.seen_at) + timedelta(seconds=settings.SETTLE_S)
     if now <= settled:
         return now + timedelta(seconds=min(2.0, attempt.job.cluster.poll_interval_s))
+    if waits_to_be_judged(attempt):
+        return now + JUDGED_AFTER
     Attempt.objects.filter(pk=attempt.pk).update(closed_at=now)
     return None
 

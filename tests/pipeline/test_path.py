@@ -262,7 +262,8 @@ def test_a_second_failure_before_the_next_checkpoint_ends_the_case_without_succe
     desk.slurm.end()
     desk.tick(times=3)
     first, second = Incident.objects.order_by("pk")
-    assert first.outcome == Outcome.NO_PROGRESS
+    assert first.outcome == Outcome.SAME_FAILURE
+    assert "Don't restart it again as it is: it fails at step 12 each time." in first.advice
     assert second.previous_id == first.pk
     assert second.attempt.number == 1
 
