@@ -55,7 +55,9 @@ class _HuggingFace:
         if "{" in text and ("'epoch': " in text or '"epoch": ' in text):
             return _dict(text, bar or bar_of(line.before), memory)
         if bar is not None:
-            return _bar(bar, memory) if not bar.what else ()
+            # The bar has no end of line: what is logged next stands upon it.
+            mark = said(text, _TABLE)
+            return (*(() if bar.what else _bar(bar, memory)), *((mark,) if mark else ()))
         if found := _TOTAL.search(text):
             memory["total"] = step_of(found[1].replace(",", ""))
         elif found := _LOADING.search(text):
