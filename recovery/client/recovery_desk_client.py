@@ -162,8 +162,9 @@ class RecoveryDesk:
             self._wake.set()
             while self._thread is not None and self._thread.is_alive() and not self._over:
                 left = until - time.monotonic()
-                if left <= 0 or self._quiet.wait(min(left, 0.05)):
+                if left <= 0 or (self._quiet.wait(min(left, 0.05)) and not self._rows and not self._batches):
                     break
+                self._quiet.clear()
             return not self._rows and not self._batches
         except Exception:  # noqa: BLE001 - as above
             return False
@@ -224,21 +225,24 @@ class RecoveryDesk:
 
     def _send_all(self) -> None:
         while not self._over and time.monotonic() >= (self._asked_until if self._closing else self._not_before):
-            if not self._batches:
-                rows = self._take()
-                silent = time.monotonic() - self._heard_at
-                if not rows and (self._closing or silent < HEARTBEAT_S):
-                    return
-                self._batches.append({"batch": uuid.uuid4().hex, "rows": rows})
+            if not self._batches and not self._take():
+                return
             if not self._send(self._batches[0]):
                 return
 
-    def _take(self) -> list[dict[str, Any]]:
+    def _take(self) -> bool:
+        """Make the next batch; False where there is nothing to tell. A row is always in the queue or in a batch."""
+        if not self._rows and (self._closing or time.monotonic() - self._heard_at < HEARTBEAT_S):
+            return False
         rows: list[dict[str, Any]] = []
+        self._batches.append({"batch": uuid.uuid4().hex, "rows": rows})
         while self._rows and len(rows) < BATCH_ROWS:
             row = self._rows.popleft()
-            rows.append({name: _number(value) for name, value in row.items()})
-        return rows
+            try:
+                rows.append({name: _number(value) for name, value in row.items()})
+            except Exception:  # noqa: BLE001 - a number that can't be read: one row is lost, not the batch
+                self.refused += 1
+        return True
 
     def _send(self, batch: dict[str, Any]) -> bool:
         """True where the batch is done with."""
