@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
+from django.utils import timezone
 
+from dashboard.reads.checks import CheckRow, checks_of
 from dashboard.reads.evidence import EvidenceLine, lines_of
 from dashboard.timeline import Case, Stage, build
 from recovery import selectors
@@ -37,6 +39,15 @@ class Row:
     @property
     def incident(self) -> Incident:
         return self.case.incident
+
+    @property
+    def danger_is_now(self) -> bool:
+        return is_now(self.incident)
+
+
+def is_now(incident: Incident) -> bool:
+    """Whether what threatens the good checkpoint may happen at any moment: when can't be told, or the time has come."""
+    return incident.danger_at is not None and incident.danger_at <= timezone.now()
 
 
 def incidents(cluster: Cluster | None, *, show: str = "all") -> QuerySet[Incident]:
@@ -78,9 +89,21 @@ def rows(found: Iterable[Incident]) -> list[Row]:
 
 
 def needing_person(cluster: Cluster | None) -> list[Row]:
-    """What a person must look at now, the most expensive wait first, then the longest."""
+    """What a person must look at now: a checkpoint in danger, then the most expensive wait, then the longest."""
     found = rows(incidents(cluster, show="person"))
-    return sorted(found, key=lambda row: (-row.case.idle, row.incident.detected_at))
+    return sorted(found, key=lambda row: (*_urgency(row.incident), -row.case.idle, row.incident.detected_at))
+
+
+def _urgency(incident: Incident) -> tuple[bool, float]:
+    """The soonest danger first, then all without one."""
+    danger = incident.danger_at
+    return danger is None, danger.timestamp() if danger else 0.0
+
+
+def in_danger(found: Iterable[Row]) -> list[Row]:
+    """Those whose good checkpoint is about to be destroyed, the soonest first."""
+    urgent = (row for row in found if row.incident.danger_at is not None)
+    return sorted(urgent, key=lambda row: _urgency(row.incident))
 
 
 def being_followed(cluster: Cluster | None) -> list[Row]:
@@ -109,6 +132,14 @@ class IncidentPage:
     @property
     def incident(self) -> Incident:
         return self.case.incident
+
+    @property
+    def danger_is_now(self) -> bool:
+        return is_now(self.incident)
+
+    @property
+    def checks(self) -> list[CheckRow]:
+        return checks_of(self.incident)
 
     @property
     def evidence(self) -> tuple[EvidenceLine, ...]:

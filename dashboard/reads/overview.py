@@ -57,6 +57,10 @@ class Overview:
         return f"Nothing is known to need you: {self.unsure}." if self.unsure else "Nothing needs you."
 
     @property
+    def in_danger(self) -> list[cases.Row]:
+        return cases.in_danger((*self.needs, *self.following))
+
+    @property
     def idle(self) -> int:
         return sum(row.case.idle for row in self.needs)
 

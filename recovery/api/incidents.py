@@ -21,6 +21,7 @@ from recovery.api.parsing import FlagFilter, KeyFilter, MomentFilter, StableOrde
 from recovery.api.recommendations import RecommendationShape
 from recovery.core.lifecycle import INCIDENT_WORDS, PERSON_STATES, ActionState, IncidentState
 from recovery.core.types import ActionKind, Exclude, FailureClass, FindingKind, Outcome, Restart, Role
+from recovery.core.verify import CheckKey, CheckState
 from recovery.models import Incident
 from recovery.pipeline.propose import undoable
 from recovery.pipeline.report import incident_report
@@ -74,6 +75,17 @@ class Moments(Shape):
     deadline_at = serializers.DateTimeField(allow_null=True, help_text="By when the moment now waited for is due.")
 
 
+class DangerShape(Shape):
+    """What the restarted job is about to destroy; null where nothing is in danger."""
+
+    at = serializers.DateTimeField(source="danger_at", help_text="About when; a time that has passed: at any moment.")
+    step = serializers.IntegerField(source="danger_step", help_text="Of the good checkpoint.")
+    sentence = serializers.CharField(source="danger", help_text="How it is destroyed.")
+
+    def to_representation(self, incident: Incident) -> dict[str, Any] | None:  # type: ignore[override]
+        return None if incident.danger_at is None else super().to_representation(incident)
+
+
 class IncidentShape(Shape):
     id = serializers.IntegerField()
     state = Word(IncidentState)
@@ -81,7 +93,14 @@ class IncidentShape(Shape):
     kind = Word(FindingKind)
     headline = serializers.CharField(help_text="What happened, where and when, in one sentence.")
     alarm = serializers.CharField(help_text='What is not as expected; "" where nothing is.')
+    trouble = Word(
+        Outcome, or_null=True, help_text="What the verification says went wrong so far; null while all is as expected."
+    )
+    advice = serializers.CharField(help_text='What to do about it; "" where nothing is wrong.')
+    danger = DangerShape(allow_null=True, source="*")
     error = serializers.CharField(help_text='Why the last look at this case failed; "" where it did not.')
+    failed_looks = serializers.IntegerField(help_text="So many looks failed one after the other.")
+    next_look_at = serializers.DateTimeField(allow_null=True, help_text="When it is looked at (or tried) again.")
     cluster = ClusterRef(source="run.cluster")
     run = RunRef()
     job = JobRef(source="attempt.job")
@@ -125,7 +144,36 @@ class EvidenceShape(Shape):
     node = serializers.CharField(allow_null=True)
 
 
+class PlaceShape(Shape):
+    source = serializers.CharField(  # type: ignore[assignment]  # taken out of the class, so it hides nothing
+        help_text="load line, first step line, tracker file, checkpoint, or a field of the scheduler's record."
+    )
+    says = serializers.CharField()
+    file = serializers.CharField()
+    line = serializers.IntegerField(allow_null=True)
+    by_word = serializers.BooleanField(help_text="The trainer's word alone stands for it.")
+
+
+class CheckShape(Shape):
+    """One of the three things that must be seen before a case closes as recovered."""
+
+    key = Word(CheckKey)
+    state = Word(CheckState)
+    expected = serializers.CharField()
+    seen = serializers.CharField()
+    places = PlaceShape(many=True, help_text="Where it was seen.")
+    contradictions = serializers.ListField(child=serializers.CharField())
+    at = serializers.DateTimeField(allow_null=True)
+    deadline_at = serializers.DateTimeField(allow_null=True)
+    deadline_from = serializers.CharField(help_text="What the deadline was learned from.")
+    queued_s = Finite(help_text="Seconds in the queue, which no deadline counts.")
+    attempt_id = serializers.IntegerField(allow_null=True)
+
+
 class FindingShape(Shape):
+    attempt_id = serializers.IntegerField(
+        allow_null=True, help_text="Of another execution of the run that failed beside it; null: the case's own."
+    )
     kind = Word(FindingKind)
     at = serializers.DateTimeField()
     since = serializers.DateTimeField(help_text="When the fault began, as far as can be told.")
@@ -199,6 +247,7 @@ class EventShape(Shape):
 
 class IncidentDetailShape(IncidentShape):
     diagnosis = DiagnosisShape(allow_null=True)
+    verification = CheckShape(many=True, help_text="Runs again, restored, next checkpoint; empty before a restart.")
     clocks = Clocks()
     recommendation = RecommendationShape(allow_null=True, help_text="The one that holds.")
     superseded = RecommendationShape(many=True, help_text="Earlier ones, newest first.")
@@ -212,6 +261,7 @@ class IncidentDetailShape(IncidentShape):
         return {
             **IncidentShape(incident).data,
             "diagnosis": DiagnosisShape(incident.diagnosis).data if incident.diagnosis else None,
+            "verification": CheckShape(incident.verification, many=True).data,
             "clocks": Clocks(asdict(incident_report(incident))).data,
             "recommendation": RecommendationShape(detail.recommendation).data if detail.recommendation else None,
             "superseded": RecommendationShape(detail.superseded, many=True).data,
@@ -223,7 +273,7 @@ class IncidentDetailShape(IncidentShape):
 
 
 class Incidents(Rows[Incident]):
-    """List incidents, newest first."""
+    """List incidents: those whose good checkpoint is in danger first, the soonest before, then the newest first."""
 
     queryset = selectors.incidents()
     serializer_class = IncidentShape

@@ -58,6 +58,9 @@ class RunShape(Shape):
     created_at = serializers.DateTimeField()
     state = Word(JobState, or_null=True, help_text="Of its newest attempt.")
     phase = Word(Phase, or_null=True, help_text="Of its newest attempt.")
+    blind_reason = serializers.CharField(
+        allow_null=True, help_text='Why its newest attempt can\'t be observed; "": it can.'
+    )
     finding = Word(
         FindingKind, or_null=True, help_text="What is wrong with its newest attempt, whatever its phase; null: nothing."
     )
@@ -73,6 +76,9 @@ class CheckpointShape(Shape):
     step = serializers.IntegerField()
     path = serializers.CharField()
     state = Word(CheckpointState)
+    by_word = serializers.BooleanField(
+        help_text="The trainer's word alone stands for it: its folder could not be read."
+    )
     detail = serializers.CharField(help_text="Why it is torn or unknown.")
     size_bytes = serializers.IntegerField(allow_null=True)
     first_seen_at = serializers.DateTimeField()

@@ -21,6 +21,7 @@ from recovery.core.types import (
     Restart,
     Role,
 )
+from recovery.core.verify.record import CheckState
 
 W = StateWords
 
@@ -69,6 +70,23 @@ CHECKPOINT_WORDS: dict[CheckpointState, StateWords] = {
     CheckpointState.TORN: W("Torn", "✕", "critical", "Parts of it are missing or empty: it can't be restored."),
     CheckpointState.MISSING: W("Missing", "⊘", "warning", "It was seen and is gone."),
     CheckpointState.UNKNOWN: W("Unknown", "?", "warning", "Its folder can't be read."),
+}
+
+# A checkpoint that counts as complete by the trainer's word alone: its folder could not be read.
+BY_WORD_KEY = "by_word"
+CHECKPOINT_SHOWN: dict[str, StateWords] = {
+    **{state.value: found for state, found in CHECKPOINT_WORDS.items()},
+    BY_WORD_KEY: W(
+        "By the trainer's word", "△", "ok", "The trainer says that it is durable; its folder can't be read to prove it."
+    ),
+}
+
+CHECK_WORDS: dict[CheckState, StateWords] = {
+    CheckState.NOT_YET: W("Not yet", "○", "muted", "Another thing must be seen first."),
+    CheckState.WAITING: W("Waiting", "◌", "accent", "It was not seen yet, and is not late."),
+    CheckState.AS_EXPECTED: W("As expected", "●", "ok", "It was seen as it was expected."),
+    CheckState.NOT_AS_EXPECTED: W("Not as expected", "▲", "critical", "Something else was seen."),
+    CheckState.OVERDUE: W("Overdue", "▲", "critical", "It was not seen by its deadline; it is still looked for."),
 }
 
 MODE_WORDS: dict[Mode, StateWords] = {

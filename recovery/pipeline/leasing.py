@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.models import F
 
 from recovery import audit
 from recovery.access import SYSTEM
@@ -40,7 +41,7 @@ def with_lease(model: type[Row], pk: int, look: Callable[[Row], datetime | None]
         row.give_back(next_look_at=failed(row, error, now=clock()))
         return
     if isinstance(row, Incident) and row.error:
-        Incident.objects.filter(pk=row.pk).update(error="")
+        Incident.objects.filter(pk=row.pk).update(error="", failed_looks=0)
     row.give_back(next_look_at=next_look)
 
 
@@ -58,6 +59,8 @@ def _note_error(row: Leased, error: Exception, *, now: datetime) -> None:
     with transaction.atomic():
         if isinstance(row, Incident | Upkeep):
             type(row)._default_manager.filter(pk=row.pk).update(error=why)
+        if isinstance(row, Incident):
+            Incident.objects.filter(pk=row.pk).update(failed_looks=F("failed_looks") + 1)
         if isinstance(row, Cluster):  # no observation, and the pages say why
             Cluster.objects.filter(pk=row.pk).update(error=why, tried_at=now)
         audit.record(f"{kind}.look_failed", actor=SYSTEM, at=now, subject_kind=kind, subject_id=row.pk, reason=why)

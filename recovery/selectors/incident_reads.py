@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import F, Prefetch, QuerySet
 
 from recovery.core.lifecycle import PERSON_STATES, IncidentState
 from recovery.models import (
@@ -20,13 +20,16 @@ from recovery.selectors.base import get
 
 
 def incidents() -> QuerySet[Incident]:
-    """Every incident with its run, job, cluster, recommendations and decisions, newest first."""
+    """Every incident with its run, job, cluster, recommendations and decisions.
+
+    Where a good checkpoint is about to be destroyed, that one first, the soonest before; then the newest first.
+    """
     return (
         Incident.objects.select_related("run__cluster", "attempt__job", "new_attempt__job")
         .prefetch_related(
             Prefetch("recommendations", queryset=Recommendation.objects.select_related("decision", "policy"))
         )
-        .order_by("-detected_at", "-pk")
+        .order_by(F("danger_at").asc(nulls_last=True), "-detected_at", "-pk")
     )
 
 
@@ -35,8 +38,9 @@ def open_incidents() -> QuerySet[Incident]:
 
 
 def needs_person() -> QuerySet[Incident]:
-    """What a person has to look at now, the longest waiting first."""
-    return incidents().filter(state__in=PERSON_STATES).order_by("detected_at", "pk")
+    """What a person has to look at now: a checkpoint in danger, then the longest waiting first."""
+    found = incidents().filter(state__in=PERSON_STATES)
+    return found.order_by(F("danger_at").asc(nulls_last=True), "detected_at", "pk")
 
 
 def recommendations() -> QuerySet[Recommendation]:
