@@ -15,6 +15,7 @@ from recovery.models import Attempt, Checkpoint, Cluster, Incident, Job, LogFile
 from recovery.selectors import EXECUTING
 
 RUN_FILTERS = {"active": "Active", "all": "All"}
+LOGS = 12  # of an attempt with a log per rank
 CHECKPOINTS = 30  # rows of the table; the newest
 
 
@@ -77,7 +78,7 @@ def _page(
         attempts=attempts,
         checkpoints=tuple(reversed(checkpoints[-CHECKPOINTS:])),
         cases=tuple(rows(found)),
-        logs=tuple(LogFile.objects.filter(attempt=newest)) if newest else (),
+        logs=tuple(LogFile.objects.filter(attempt=newest).exclude(inode=0, error="")[:LOGS]) if newest else (),
         restorable=restorable,
     )
 

@@ -14,6 +14,7 @@ from dashboard.page import DeskRequest, chosen_cluster, is_part, page, respond
 from dashboard.reads import chart_data
 from dashboard.reads import runs as reads
 from recovery.selectors import NotFound
+from recovery.selectors.phase_reads import attempt_phases
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ def _page(request: DeskRequest, read: Callable[[], reads.RunPage]) -> HttpRespon
     if not is_part(request, PARTS):  # no part shows samples, and a long run has many
         data = chart_data.read(found.run, job=found.job, width=chart_data.TABLE_ROWS, now=request.now)
         context |= {"title": charts.headline(data), "chart": data}
+        context["phases"] = attempt_phases(found.newest, now=request.now) if found.newest is not None else None
     return respond(request, "run", PARTS, context)
 
 
