@@ -13,7 +13,7 @@ from recovery.access import Actor, Permission
 
 THEMES = ("auto", "light", "dark")
 
-# key of the icon and of the page's own mark, URL name, word
+# key of the icon and of the page's own mark, URL name, word; a phone has room for PRIMARY, the others are under More
 NAVIGATION = (
     ("overview", "overview", "Overview"),
     ("incidents", "incidents", "Incidents"),
@@ -21,9 +21,11 @@ NAVIGATION = (
     ("nodes", "nodes", "Nodes"),
     ("clusters", "clusters", "Clusters"),
     ("policies", "policies", "Policies"),
+    ("reports", "reports", "Reports"),
     ("audit", "audit", "Audit"),
     ("admin", "admin", "Admin"),
 )
+PRIMARY = ("overview", "incidents", "runs", "reports")
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
@@ -32,6 +34,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     return {
         "shell": SimpleLazyObject(lambda: _shell(request)),
         "navigation": NAVIGATION,
+        "primary": PRIMARY,
         "theme": theme if theme in THEMES else "auto",
     }
 

@@ -13,6 +13,8 @@ _PATHS = {
     "nodes": "M3 3.5h14v5H3zM3 11.5h14v5H3zM6 6h.5M6 14h.5M9.5 6H14M9.5 14H14",
     "clusters": "M7 2.5h6v4.5H7zM2.5 13h6v4.5h-6zM11.5 13h6v4.5h-6zM10 7v3M5.5 13v-3h9v3",
     "policies": "M5 2.5h7l3.5 3.5v11.5h-10.5zM12 2.5V6h3.5M7.5 10h5M7.5 13.5h5",
+    "reports": "M3 17h14M5 14V9M9 14V4M13 14v-3M16.5 14V7",
+    "more": "M4.5 10h.6M9.7 10h.6M14.9 10h.6",
     "audit": "M10 3a7 7 0 1 0 7 7M10 6v4l3 2M13 3h4v4",
     "admin": "M3 6h8M15 6h2M3 14h2M9 14h8M13 4v4M7 12v4",
     "search": "M9 3.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11zM13 13l4 4",

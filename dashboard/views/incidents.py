@@ -21,11 +21,12 @@ from recovery.core.types import FailureClass
 from recovery.models import Incident
 from recovery.models.access import Role
 from recovery.pipeline import propose
+from recovery.pipeline.report import incident_report
 from recovery.pipeline.subject import newest_execution
 from recovery.selectors import NotFound
 
 PER_PAGE = 50
-PARTS = ("story", "why", "decide", "history", "events")
+PARTS = ("story", "cost", "why", "decide", "history", "events")
 
 
 @require_GET
@@ -96,6 +97,7 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         "expired": waits and found.case.expired(request.now),
         "may_decide": may_decide,
         "approvers": people_with(Role.APPROVER, Role.ADMIN) if waits and not may_decide else [],
+        "cost": incident_report(found.incident),
         "close_form": CloseForm(),
         **_proposable(request, found.incident),
         "place": "incidents",

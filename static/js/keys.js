@@ -2,7 +2,7 @@
 "use strict";
 
 (function () {
-  const GO = { o: "/", i: "/incidents/", r: "/runs/", n: "/nodes/", p: "/policies/" };
+  const GO = { o: "/", i: "/incidents/", r: "/runs/", n: "/nodes/", p: "/policies/", t: "/reports/" };
   let going = 0;
 
   const rows = () => Array.from(document.querySelectorAll("main [data-href]")).filter((row) => row.offsetParent !== null);

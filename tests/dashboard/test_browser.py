@@ -50,6 +50,7 @@ PAGES = [
     "/runs/{run}/",
     "/jobs/{job}/",
     "/nodes/",
+    "/reports/",
     "/clusters/",
     "/clusters/{cluster}/",
     "/policies/",

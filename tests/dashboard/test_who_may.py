@@ -21,6 +21,7 @@ PAGES = [
     "/jobs/{job}/",
     "/jobs/{job}/chart.json",
     "/nodes/",
+    "/reports/",
     "/clusters/",
     "/clusters/{cluster}/",
     "/policies/",

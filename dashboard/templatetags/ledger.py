@@ -1,0 +1,67 @@
+"""Template tags of reports: pictures, shares, rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from dashboard import ledger_pictures, wording
+from recovery.core.ledger.figures import HOUR
+from recovery.core.ledger.summary import SECOND
+
+register = template.Library()
+
+register.filter("percent", ledger_pictures.percent)
+register.simple_tag(ledger_pictures.bar, name="ledger_bar")
+register.simple_tag(ledger_pictures.strip, name="ledger_strip")
+register.simple_tag(ledger_pictures.columns, name="ledger_columns")
+
+
+@register.filter
+def shares(seconds: Mapping[Any, float]) -> list[ledger_pictures.Share]:
+    return ledger_pictures.shares(seconds)
+
+
+@register.filter
+def of(seconds: Mapping[Any, float], category: Any) -> float:
+    return seconds[category]
+
+
+@register.filter
+def hours(value: float | None) -> str:
+    """A number of GPU-hours for a column that says so: one decimal, digits in groups."""
+    return "unknown" if value is None else f"{value:,.1f}".replace(",", wording.THIN)
+
+
+@register.filter
+def rate(value: float | None) -> str:
+    """Two digits that count: 0.42, 3.1, 12."""
+    return (
+        "unknown"
+        if value is None
+        else f"{value:.2f}"
+        if value < 1
+        else f"{value:.1f}"
+        if value < 10
+        else f"{value:.0f}"
+    )
+
+
+@register.simple_tag
+def swatch(category: str) -> SafeString:
+    return format_html('<span class="swatch cat-{}" aria-hidden="true"></span>', category)
+
+
+@register.filter
+def us_hours(us: int) -> str:
+    """GPU-microseconds as `hours` says them."""
+    return hours(us / HOUR)
+
+
+@register.filter
+def us_seconds(us: int) -> float:
+    return us / SECOND
