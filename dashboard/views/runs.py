@@ -13,13 +13,14 @@ from dashboard import charts
 from dashboard.page import DeskRequest, chosen_cluster, is_part, page, respond
 from dashboard.reads import chart_data
 from dashboard.reads import runs as reads
+from recovery.pipeline.report import run_report
 from recovery.selectors import NotFound
 from recovery.selectors.phase_reads import attempt_phases
 
 T = TypeVar("T")
 
 PER_PAGE = 50
-PARTS = ("head", "attempts", "cases", "checkpoints")
+PARTS = ("head", "ledger", "attempts", "cases", "checkpoints")
 
 
 @require_GET
@@ -47,6 +48,8 @@ def job(request: DeskRequest, pk: int) -> HttpResponse:
 def _page(request: DeskRequest, read: Callable[[], reads.RunPage]) -> HttpResponse:
     found = _or_404(read)
     context: dict[str, Any] = {"found": found, "run": found.run, "job": found.job, "place": "runs"}
+    if found.job is None and (not is_part(request, PARTS) or request.GET["part"] == "ledger"):
+        context["ledger"] = run_report(run_id=found.run.pk, now=request.now)
     if not is_part(request, PARTS):  # no part shows samples, and a long run has many
         data = chart_data.read(found.run, job=found.job, width=chart_data.TABLE_ROWS, now=request.now)
         context |= {"title": charts.headline(data), "chart": data}
