@@ -6,6 +6,7 @@ was handed in. ingest.py stores both, of many attempts at once.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from recovery.models import Attempt, LogFile
 from recovery.pipeline.log_files import log_files
 from recovery.pipeline.source_read import SourceRead, nothing
 from recovery.sources.find_logs import FoundLog
-from recovery.sources.job_logs import Cursor, LogRead, read_log
+from recovery.sources.job_logs import Cursor, LogRead, read_end, read_log
 from recovery.sources.marks import file_mark
 
 PASSES = 4  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting
@@ -48,6 +49,7 @@ class Reading:
     changed_rows: list[LogFile] = field(default_factory=list)  # to be stored: a position moved, or the row is new
     done: list[Callable[[], None]] = field(default_factory=list)  # what moves other sources on, when this is stored
     more: bool = False  # something is left for the next look
+    ahead: int | None = None  # the newest step at the end of a log of which much is not read yet
     sees: bool = False
     missing: str = ""
     trouble: str = ""
@@ -94,7 +96,11 @@ def read_attempt(
     files = log_files(attempt)
     reading.trouble, reading.remedy, reading.missing = files.trouble, files.remedy, files.missing
     for log in files.files:
-        _read_file(reading, known.get(log.path) or _new_row(attempt, log.path), log, parser, now=now, read=read)
+        row = known.get(log.path) or _new_row(attempt, log.path)
+        if _read_file(reading, row, log, parser, now=now, read=read):
+            memory = copy.deepcopy(parser.memory)
+            ahead = LogParser(utc_offset=offset, nodes=attempt.nodes, own=own, memory=memory)
+            _look_ahead(reading, row, ahead)
     for folder, mark in files.marks.items():
         _note_folder(reading, known.get(folder) or LogFile(attempt=attempt, path=folder), mark)
     attempt.parser_memory = parser.memory
@@ -128,7 +134,8 @@ def _note_folder(reading: Reading, row: LogFile, mark: str) -> None:
 
 def _read_file(
     reading: Reading, row: LogFile, log: FoundLog, parser: LogParser, *, now: datetime, read: ReadLog
-) -> None:
+) -> bool:
+    """Read on in one file. Returns whether more is left in it."""
     attempt = reading.attempt
     ended = attempt.ended_at is not None and now > attempt.ended_at + LAST_WORDS
     before = None if row.pk is None else _position(row)
@@ -154,6 +161,20 @@ def _read_file(
     reading.more = reading.more or more
     if _position(row) != before:
         reading.changed_rows.append(row)
+    return more
+
+
+def _look_ahead(reading: Reading, row: LogFile, parser: LogParser) -> None:
+    """Where a long backlog is worked off, what is new must not wait for it: the last step in the file counts at once.
+
+    Nothing else does. The lines themselves are read when it is their turn, and only then is the attempt judged.
+    """
+    end = read_end(row.path, roots=settings.LOG_ROOTS)
+    if end is None or end.offset < row.offset:
+        return
+    steps = [signal.step for signal in parser.feed_bytes(end) if signal.kind is SignalKind.PROGRESS]
+    if steps:
+        reading.ahead = steps[-1]
 
 
 def _position(row: LogFile) -> tuple[object, ...]:
@@ -227,6 +248,8 @@ def _update_attempt(reading: Reading, *, now: datetime) -> None:
         if following is not phase:
             phase = following
             attempt.phase, attempt.phase_since = phase, signal.at
+    if reading.ahead is not None and (attempt.last_step is None or reading.ahead > attempt.last_step):
+        attempt.last_step, attempt.last_progress_at, reading.changed = reading.ahead, now, True
     attempt.blind_reason, attempt.blind_remedy = _blindness(reading, now=now)
     reading.changed = reading.changed or bool(reading.signals) or attempt.blind_reason != reading.was_blind
     reading.changed = reading.changed or any(row.grew_at == now for row in reading.rows)  # what the parser remembers

@@ -77,6 +77,22 @@ def read_log(
         os.close(descriptor)
 
 
+def read_end(path: str, *, roots: Sequence[str], max_bytes: int = 256 * 1024) -> LogBytes | None:
+    """The last whole lines of `path`, whatever was read of it; None where it can't be read. Lines aren't numbered."""
+    try:
+        descriptor = open_file(path, roots=roots, setting=ROOTS_SETTING)
+    except (NotThere, Refused):
+        return None
+    try:
+        start = max(0, os.fstat(descriptor).st_size - max_bytes)
+        data = _read(descriptor, start, max_bytes)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return LogBytes(data=data[: _end_of(data, skipping=False, final=False)], file=path, offset=start, cut=start > 0)
+
+
 def _nothing(path: str, cursor: Cursor, *, missing: bool = False, refused: Refused | None = None) -> LogRead:
     error, remedy = (refused.sentence, refused.remedy) if refused else ("", "")
     read = LogBytes(data=b"", file=path, offset=cursor.offset, line=cursor.line)

@@ -12,6 +12,7 @@ from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Attempt, LogFile, Sample
 from recovery.pipeline.ingest import ingest_attempt
 from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
+from tests.core.logs.lines import megatron
 from tests.factories import ago, make_attempt, make_job, make_policy
 
 pytestmark = pytest.mark.django_db
@@ -88,3 +89,21 @@ def test_the_policys_pattern_is_the_one_in_force() -> None:
     pattern = site_pattern()
     assert pattern is not None
     assert pattern.text == r"upd (?P<step>\d+)"
+
+
+def test_the_newest_step_of_a_long_backlog_counts_before_its_turn_comes(attempt: Make, tmp_path: Path) -> None:
+    made = attempt(f"{tmp_path}/big.out")
+    with (tmp_path / "big.out").open("w") as file:
+        for number in (1, 2, 3):
+            file.write(f"{megatron(number)}\n")
+        for _ in range(25):
+            file.write(("chatter " * 12 + "\n") * 10_000)
+        file.write(f"{megatron(900)}\n")
+    outcome = ingest_attempt(made, now=ago(0))
+    assert outcome.more
+    assert made.last_step == 900
+    assert set(Sample.objects.values_list("step", flat=True)) == {1, 2, 3}
+    while outcome.more:
+        outcome = ingest_attempt(made, now=ago(-10))
+    assert set(Sample.objects.values_list("step", flat=True)) == {1, 2, 3, 900}
+    assert Sample.objects.count() == 4

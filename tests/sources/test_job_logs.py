@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from recovery.core.logs.cut import lines_of
 from recovery.sources import job_logs
-from recovery.sources.job_logs import LINE_LIMIT, Cursor, LogRead, read_log
+from recovery.sources.job_logs import LINE_LIMIT, Cursor, LogRead, read_end, read_log
 from tests.sources.conftest import Unprivileged
 
 
@@ -276,3 +277,15 @@ def test_an_error_of_the_file_system_is_told_and_loses_nothing(
 def test_a_cursor_fits_its_column(log: Path) -> None:
     log.write_bytes(b"x\n" * 10_000)
     assert 0 < len(read(log).cursor.head) <= 64
+
+
+def test_the_end_of_a_log_can_be_read_whatever_lies_before_it(log: Path) -> None:
+    log.write_bytes(b"first line\n" + b"x" * 1000 + b"\nlast whole line\nhalf a l")
+    end = read_end(str(log), roots=[str(log.parent)], max_bytes=100)
+    assert end is not None
+    assert [line.text for line in lines_of(end)] == ["last whole line"]
+    whole = read_end(str(log), roots=[str(log.parent)])
+    assert whole is not None
+    assert next(lines_of(whole)).text == "first line"
+    assert read_end(str(log), roots=["/nowhere"]) is None
+    assert read_end(str(log.parent / "none"), roots=[str(log.parent)]) is None
