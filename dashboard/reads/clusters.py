@@ -11,7 +11,7 @@ from recovery.core.types import NodeState
 from recovery.doctor import Group, Report, Result
 from recovery.doctor.results import State, in_groups
 from recovery.doctor.stored import report_on
-from recovery.models import Cluster
+from recovery.models import Cluster, SourceHealth
 from recovery.models.cluster import BACKENDS
 from recovery.selectors import ClusterPicture
 
@@ -54,6 +54,7 @@ class ExaminedRow(ClusterRow):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterPage(ExaminedRow):
     groups: list[tuple[Group, list[Result]]]
+    sources: list[SourceHealth]  # those that it names beside Slurm and logs
 
     @property
     def delay_is_told(self) -> bool:
@@ -86,5 +87,9 @@ def cluster_page(pk: int, *, now: datetime) -> ClusterPage:
     counts = selectors.cluster_picture(cluster_id=pk, now=now)
     report = report_on(counts.cluster, now=now)
     return ClusterPage(
-        picture=picture_of(counts.cluster, now=now), counts=counts, report=report, groups=in_groups(report.results)
+        picture=picture_of(counts.cluster, now=now),
+        counts=counts,
+        report=report,
+        groups=in_groups(report.results),
+        sources=list(SourceHealth.objects.filter(cluster_id=pk).order_by("source")),
     )

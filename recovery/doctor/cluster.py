@@ -10,6 +10,7 @@ from recovery.doctor.calls import examine_calls
 from recovery.doctor.job_files import examine_files
 from recovery.doctor.results import Group, Result, State
 from recovery.doctor.scheduler import examine_settings
+from recovery.doctor.sources import examine_sources
 from recovery.models import Cluster
 from recovery.slurm.base import Health, Operation, SlurmClient, SlurmError
 from recovery.slurm.registry import BadOptions
@@ -33,6 +34,7 @@ def examine_cluster(cluster: Cluster, *, client_for: ClientFor, clock: Clock) ->
     else:
         yield from _answered(cluster, client, health, clock=clock)
     yield from examine_files(cluster, now=clock())
+    yield from examine_sources(cluster, now=clock())
 
 
 def _answered(cluster: Cluster, client: SlurmClient, health: Health, *, clock: Clock) -> Iterator[Result]:

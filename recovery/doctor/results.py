@@ -26,6 +26,7 @@ class Group(StrEnum):
     SETTINGS = "What Slurm is set to"
     CALLS = "Calls as this user"
     FILES = "Job files as the worker sees them"
+    SOURCES = "Other sources"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

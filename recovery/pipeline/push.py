@@ -28,6 +28,7 @@ MOST_UNREAD = 5000  # of all attempts: more than workers read in a look means th
 BATCHES_PER_LOOK = 20
 HEARD_FOR = timedelta(minutes=2)  # a client speaks every 30 s, also with nothing to tell
 HEARD_PRECISION = timedelta(seconds=5)
+LAST_ROWS = timedelta(minutes=1)  # for so long an attempt stays open that ended with rows unread
 KEPT = timedelta(days=1)
 LONGEST_ID = 64
 SOON_S, LATER_S = 10, 30
@@ -91,7 +92,8 @@ def _attempt(token: PushToken, batch: Batch) -> Attempt:
     if token.user and newest.job.user != token.user:
         raise Refused("wrong_job", f"This token pushes for {token.reach} and for no other.")
     attempt = newest if batch.restart in (None, newest.number) else _of_number(newest, batch.restart or 0)
-    if attempt.closed_at is not None:
+    followed = newest.number > attempt.number and newest.started_at is not None
+    if attempt.closed_at is not None or followed:
         message = f"Attempt {attempt.number} of job {attempt.job.job_id} is over and judged; no more is taken for it."
         raise Refused("attempt_over", message)
     return attempt

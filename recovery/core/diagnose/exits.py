@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from recovery.core.diagnose.verdict import Verdict
 from recovery.core.types import AttemptFacts, Exclude, FailureClass, JobState, Restart
 
 C = FailureClass
 # Status of a shell whose program could not be run at all.
 NOT_RUN = {126: "a program may not be executed", 127: "a program was not found"}
+
+# ft_launcher of NVRx (NVIDIA's resiliency extension) ends so by default where it decided that the job must not be
+# restarted (--ft-no-restart-exit-code); used-up restarts alone end with 1. Best effort: Slurm shows the highest code.
+NVRX_NO_RESTART = 93
 
 # Slurm's words for a job that it put back and will not start by itself.
 HELD = frozenset({"launch_failed_requeued_held", "JobHoldMaxRequeue"})
@@ -34,6 +40,15 @@ def by_status(facts: AttemptFacts) -> Verdict:
     return _by_code(facts)
 
 
+def as_nvrx_says(facts: AttemptFacts, verdict: Verdict) -> Verdict:
+    """Whatever the cause: where NVRx decided that the job must not be restarted, we don't either."""
+    codes = {facts.exit_code, *facts.step_exit_codes}
+    if NVRX_NO_RESTART not in codes or verdict.restart not in (Restart.YES, Restart.ONCE):
+        return verdict
+    reason = f"{verdict.reason} NVRx's launcher ended with 93, its word not to restart the job."
+    return replace(verdict, restart=Restart.NO, reason=reason)
+
+
 def held_by_slurm(facts: AttemptFacts) -> Verdict | None:
     """Slurm itself has requeued the job and holds it, because it could not be launched: it waits for a person."""
     if facts.state_reason not in HELD:
@@ -57,6 +72,14 @@ def _by_code(facts: AttemptFacts) -> Verdict:
             exclude=Exclude.IF_REPEATED,
             confidence=0.5,
             reason="A process ended with a segmentation fault; the log says nothing more.",
+        )
+    if NVRX_NO_RESTART in codes:
+        return Verdict(
+            failure_class=C.UNKNOWN,
+            restart=Restart.NO,
+            confidence=0.7,
+            reason="NVRx's launcher ended with 93, its word that the job must not be restarted: no progress over "
+            "several tries, or a cause that stays. Its own log says which.",
         )
     for code in sorted(codes & NOT_RUN.keys()):
         return Verdict(

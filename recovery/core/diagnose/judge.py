@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from recovery.core.diagnose import scheduler
 from recovery.core.diagnose.clues import Clue, Clues, first_cause
-from recovery.core.diagnose.exits import by_status, held_by_slurm
+from recovery.core.diagnose.exits import as_nvrx_says, by_status, held_by_slurm
 from recovery.core.diagnose.verdict import Verdict, of_clue
 from recovery.core.types import (
     AttemptFacts,
@@ -35,7 +35,7 @@ def judge(facts: AttemptFacts, finding: Finding, clues: Clues) -> Verdict:
         case FindingKind.HANG:
             return _by_cause(facts, clues) or _hang(finding, clues)
         case FindingKind.CRASH:
-            return (
+            verdict = (
                 scheduler.cancelled(facts, clues)
                 or scheduler.ended_by_slurm(facts, clues)
                 or _by_cause(facts, clues)
@@ -43,6 +43,7 @@ def judge(facts: AttemptFacts, finding: Finding, clues: Clues) -> Verdict:
                 or _by_context(clues)
                 or _without_words(facts)
             )
+            return as_nvrx_says(facts, verdict)
 
 
 # --- a cause ----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,9 @@ from django.core.validators import validate_slug
 from django.db import transaction
 
 from recovery import audit
+from recovery.core.source_options import OPTIONS as SOURCES
+from recovery.core.source_options import BadSource
+from recovery.core.source_options import check as check_sources
 from recovery.doctor import stored as examinations
 from recovery.management.person import at_the_command_line
 from recovery.models import Cluster
@@ -39,6 +42,11 @@ class Command(BaseCommand):
             "--option", action="append", default=[], metavar="NAME=VALUE",
             help=f"of the back end, once for each; an empty value takes it away. {known}",
         )  # fmt: skip
+        parser.add_argument(
+            "--source", action="append", default=[], metavar="NAME=VALUE",
+            help="where else to look, once for each; an empty value takes it away (docs/metrics.md). "
+            + "; ".join(f"{name}: {option.sentence}" for name, option in SOURCES.items()),
+        )  # fmt: skip
         parser.add_argument("--slurm-conf", help="short for --option slurm_conf=FILE")
         parser.add_argument("--bin-dir", help="short for --option bin_dir=FOLDER")
         parser.add_argument(
@@ -54,6 +62,7 @@ class Command(BaseCommand):
         cluster = before or Cluster(name=name, backend="cli", poll_interval_s=DEFAULT_INTERVAL_S)
         given = given_options(options["option"], slurm_conf=options["slurm_conf"], bin_dir=options["bin_dir"])
         change_back_end(cluster, options["backend"] or cluster.backend, given)
+        change_sources(cluster, given_pairs("--source", options["source"]))
         if options["poll_interval"] is not None:
             cluster.poll_interval_s = checked_interval(options["poll_interval"])
         if options["disable"] or options["enable"]:
@@ -78,6 +87,19 @@ def change_back_end(cluster: Cluster, backend: str, given: Mapping[str, str]) ->
     cluster.backend, cluster.options = backend, options
 
 
+def change_sources(cluster: Cluster, given: Mapping[str, str]) -> None:
+    """Names and values by the core; then the files that must be on this machine: tokens and certificates."""
+    sources = {name: value for name, value in {**cluster.sources, **given}.items() if value}
+    try:
+        check_sources(sources)
+    except BadSource as error:
+        raise CommandError(str(error)) from error
+    for name in given.keys() & {"prometheus_token_file", "prometheus_ca_file", "loki_token_file", "loki_ca_file"}:
+        if name in sources and not Path(sources[name]).is_file():
+            raise CommandError(f"Source {name}: there is no file {sources[name]} on this machine. Correct the path.")
+    cluster.sources = sources
+
+
 def twins_of(cluster: Cluster) -> list[Cluster]:
     """Other clusters that are looked at with the same back end and options."""
     others = Cluster.objects.filter(enabled=True, backend=cluster.backend).exclude(pk=cluster.pk)
@@ -86,7 +108,7 @@ def twins_of(cluster: Cluster) -> list[Cluster]:
 
 def save(cluster: Cluster, *, is_new: bool) -> None:
     now = datetime.now(UTC)
-    fields = ["backend", "options", "enabled", "poll_interval_s", "next_look_at"]
+    fields = ["backend", "options", "sources", "enabled", "poll_interval_s", "next_look_at"]
     with transaction.atomic():
         cluster.save(update_fields=None if is_new else fields)  # a worker may be writing the rest
         audit.record(
@@ -97,6 +119,7 @@ def save(cluster: Cluster, *, is_new: bool) -> None:
             subject_id=cluster.pk,
             backend=cluster.backend,
             options={name: "(hidden)" if name in SECRET else value for name, value in cluster.options.items()},
+            sources=cluster.sources,
             enabled=cluster.enabled,
         )
         examinations.make_due(cluster, now=now)
@@ -121,14 +144,19 @@ def checked_interval(seconds: float) -> float:
     return seconds
 
 
-def given_options(pairs: Sequence[str], *, slurm_conf: str | None, bin_dir: str | None) -> dict[str, str]:
-    """What was named at the command line; "" takes an option away."""
+def given_pairs(flag: str, pairs: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise CommandError(f"--option {pair[:50]}: write NAME=VALUE.")
+            raise CommandError(f"{flag} {pair[:50]}: write NAME=VALUE.")
         found[name] = value.strip()
+    return found
+
+
+def given_options(pairs: Sequence[str], *, slurm_conf: str | None, bin_dir: str | None) -> dict[str, str]:
+    """What was named at the command line; "" takes an option away."""
+    found = given_pairs("--option", pairs)
     for name, path in (("slurm_conf", slurm_conf), ("bin_dir", bin_dir)):
         if path is not None:
             found[name] = str(Path(path).absolute()) if path else ""

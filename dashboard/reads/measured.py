@@ -1,0 +1,96 @@
+"""What was measured of a run's newest attempt, and what it pushes, for its page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import fmean
+from typing import Any
+
+from django.db.models import Avg, Max
+
+from recovery.models import Attempt, PushSender, Reading
+from recovery.pipeline.measure_gpus import gpu_facts
+
+SHOWN = timedelta(hours=6)
+BARS = 72  # of five minutes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bar:
+    """The mean of all nodes within one stretch of time; percent. `x` counts from the left, `y` is where it begins."""
+
+    at: datetime
+    x: int
+    percent: int
+
+    @property
+    def y(self) -> int:
+        return 100 - self.percent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """`at` is the newest reading. Numbers are means over nodes, None where nothing was measured."""
+
+    at: datetime | None = None
+    bars: tuple[Bar, ...] = ()
+    utilisation: float | None = None
+    power_w: float | None = None
+    xids: tuple[tuple[str, int], ...] = ()
+    sender: PushSender | None = None
+    cycles: tuple[dict[str, Any], ...] = ()  # of NVRx, oldest first: number, started_at, ended_at, nodes
+
+    @property
+    def something(self) -> bool:
+        return bool(self.at or self.sender or self.cycles)
+
+
+def measured(attempt: Attempt | None) -> Measured:
+    """Two to five queries, however large the attempt."""
+    if attempt is None:
+        return Measured()
+    sender = PushSender.objects.filter(attempt=attempt).first()
+    cycles = tuple(_cycles(attempt))
+    newest = _newest(attempt) if attempt.job.cluster.sources.get("prometheus_url") else None
+    facts = gpu_facts(attempt, now=newest) if newest is not None else None
+    if newest is None or facts is None:
+        return Measured(sender=sender, cycles=cycles)
+    return Measured(
+        at=facts.at,
+        bars=_bars(attempt, until=newest),
+        utilisation=facts.utilisation,
+        power_w=facts.power_w,
+        xids=facts.xids,
+        sender=sender,
+        cycles=cycles,
+    )
+
+
+def _newest(attempt: Attempt) -> datetime | None:
+    at: datetime | None = Reading.objects.filter(attempt=attempt, name="utilisation").aggregate(at=Max("at"))["at"]
+    return at
+
+
+def _bars(attempt: Attempt, *, until: datetime) -> tuple[Bar, ...]:
+    begin = until - SHOWN
+    rows = Reading.objects.filter(attempt=attempt, name="utilisation", at__gt=begin)
+    rounds = rows.order_by().values("at").annotate(mean=Avg("value")).values_list("at", "mean")
+    stretches: dict[int, list[float]] = defaultdict(list)
+    for at, mean in rounds:
+        stretches[min(BARS - 1, int((at - begin) / SHOWN * BARS))].append(mean)
+    return tuple(
+        Bar(at=begin + SHOWN / BARS * place, x=place, percent=round(min(100.0, max(0.0, fmean(values)))))
+        for place, values in sorted(stretches.items())
+    )
+
+
+def _cycles(attempt: Attempt) -> list[dict[str, Any]]:
+    """As recovery/pipeline/metrics_source.py keeps them."""
+    kept = attempt.parser_memory.get("metrics", {}).get("cycles", ())
+    return [{**cycle, "started_at": _at(cycle["started_at"]), "ended_at": _at(cycle["ended_at"])} for cycle in kept]
+
+
+def _at(text: str) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
