@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 
 from dashboard.reads.cases import Row, incidents, rows
+from dashboard.reads.measured import Measured, measured
 from recovery import selectors
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import NodeState
@@ -30,6 +31,7 @@ class RunPage:
     cases: tuple[Row, ...]  # newest first
     logs: tuple[LogFile, ...]  # of the newest attempt
     restorable: Checkpoint | None
+    measured: Measured
 
     @property
     def newest(self) -> Attempt | None:
@@ -80,6 +82,7 @@ def _page(
         cases=tuple(rows(found)),
         logs=tuple(LogFile.objects.filter(attempt=newest).exclude(inode=0, error="")[:LOGS]) if newest else (),
         restorable=restorable,
+        measured=measured(newest),
     )
 
 
