@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from recovery import audit
 from recovery.access import SYSTEM
 from recovery.core.detectors import detect
+from recovery.core.diagnose.exits import HELD
 from recovery.core.diagnose import diagnose
 from recovery.core.lifecycle import TRANSITIONS, ActionState, IncidentState
 from recovery.core.series import typical_stride
@@ -32,6 +33,8 @@ def detect_attempt(attempt: Attempt, *, now: datetime) -> Incident | None:
         return None  # old news is no news
     if ended_by_us(attempt):
         return None  # its end was our doing
+    if attempt.state == JobState.REQUEUED and attempt.job.state_reason in HELD:
+        return None  # Slurm could not launch it, put it back and holds it: that is told of the one that waits
     facts = attempt_facts(attempt, now=now)
     findings = detect(facts, limits())
     if not is_training(attempt):

@@ -9,13 +9,13 @@ from pathlib import PurePosixPath
 
 from django.conf import settings
 
+from recovery.core.diagnose.exits import HELD
 from recovery.core.instead import Around, Restorable
 from recovery.core.recommend import JobFacts
 from recovery.core.series import typical_step_time
 from recovery.core.types import AttemptFacts, CheckpointState, JobState
 from recovery.models import Attempt, Checkpoint
 from recovery.pipeline.eligible import eligible_nodes
-from recovery.pipeline.observe import HELD_BY_SLURM
 from recovery.pipeline.scripts import why_not_resubmitted
 from recovery.slurm.base import HELD_BY_PEOPLE, SlurmClient
 from recovery.sources.trackers import read_tracker
@@ -43,7 +43,7 @@ def _around(attempt: Attempt, *, client: SlurmClient) -> Around:
     times = [row.completed_at for row in rows if row.completed_at is not None]
     gaps = [(later - earlier).total_seconds() for later, earlier in itertools.pairwise(times) if later > earlier]
     return Around(
-        held_by_slurm=job.state_reason in HELD_BY_SLURM and job.state == JobState.PENDING,
+        held_by_slurm=job.state_reason in HELD and job.state == JobState.PENDING,
         resubmit_why_not=why_not_resubmitted(job, client=client),
         restorable=restorable(attempt),
         saved_at=times[0] if times else None,

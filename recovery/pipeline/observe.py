@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.conf import settings
 
+from recovery.core.diagnose.exits import HELD
 from recovery.core.plans import Hold, NewJob, NodeSeen, Seen, TrackerSeen, World
 from recovery.core.types import ActionKind, CheckpointState, JobState, NodeState
 from recovery.models import Action, Attempt, Checkpoint
@@ -15,11 +16,9 @@ from recovery.pipeline.subject import submitted_id
 from recovery.slurm.base import HELD_BY_REQUEUE, JobNotFound, JobRecord, NodeRecord, SlurmClient
 from recovery.sources.trackers import read_tracker
 
-# Slurm's words for its own hold on a job that it could not launch.
-HELD_BY_SLURM = frozenset({"launch_failed_requeued_held", "JobHoldMaxRequeue"})
 _HOLDS = {
     HELD_BY_REQUEUE: Hold.REQUEUE, "JobHeldAdmin": Hold.ADMIN, "JobHeldUser": Hold.USER,
-    **dict.fromkeys(HELD_BY_SLURM, Hold.LAUNCH),
+    **dict.fromkeys(HELD, Hold.LAUNCH),
 }  # fmt: skip
 ON_NODES = frozenset({ActionKind.DRAIN, ActionKind.RESUME})
 _THERE = frozenset({JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED})

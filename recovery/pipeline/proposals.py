@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from recovery.core.diagnose.exits import HELD
 from recovery.core.instead import Instead, restoring
 from recovery.core.lifecycle import ActionState
 from recovery.core.speech import duration, listed, steps
@@ -15,7 +16,6 @@ from recovery.core.types import ActionKind, CheckpointState, JobState
 from recovery.models import Action, Attempt, Checkpoint, Cluster, Incident, Node
 from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.job_facts import restorable
-from recovery.pipeline.observe import HELD_BY_SLURM
 from recovery.pipeline.scripts import check_environment, why_not_resubmitted
 from recovery.pipeline.subject import MARK
 from recovery.slurm.base import SlurmClient
@@ -60,7 +60,7 @@ def offered(attempt: Attempt) -> list[ActionKind]:
     job, state = attempt.job, JobState(attempt.state)
     waits, runs = state is JobState.PENDING, state is JobState.RUNNING
     ended = state in _ENDED
-    held = job.state_reason in HELD_BY_SLURM or job.state_reason == "JobHeldAdmin"
+    held = job.state_reason in HELD or job.state_reason == "JobHeldAdmin"
     rows = Node.objects.filter(cluster=job.cluster_id, name__in=attempt.nodes)
     ours = any(MARK in reason for reason in rows.values_list("reason", flat=True))
     fits = {
@@ -111,7 +111,7 @@ def _requeue_excluding(asked: Asked) -> Instead:
 def _release(asked: Asked) -> Instead:
     _state(asked, JobState.PENDING)
     job = asked.attempt.job
-    if job.state_reason in HELD_BY_SLURM:
+    if job.state_reason in HELD:
         return Instead(
             action=ActionKind.RELEASE, headline="Release the job, which Slurm itself holds.", parameters={"of": "slurm"}
         )

@@ -185,6 +185,7 @@ class FakeSlurm:
         self.enter(
             job_id, name=submission.name or "sbatch", user=submission.user, comment=submission.comment,
             excluded_nodes=submission.excluded_nodes, time_limit_s=submission.time_limit_s, held=submission.hold,
+            state_reason="JobHeldUser" if submission.hold else "", admin_comment=submission.admin_comment,
         )  # fmt: skip
 
     def _requeue(self, job_id: str, hold: bool) -> None:
