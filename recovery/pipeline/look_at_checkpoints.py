@@ -18,6 +18,7 @@ from recovery.core.types import CheckpointState, SignalKind
 from recovery.models import Attempt, Checkpoint, Run
 from recovery.models import Signal as SignalRow
 from recovery.models.progress import WORD_PATH
+from recovery.pipeline.foresee import foresee_checkpoints
 from recovery.sources.checkpoints import FolderScan, scan_checkpoints
 from recovery.sources.marks import NONE as NO_FOLDER
 from recovery.sources.marks import folder_mark
@@ -28,6 +29,7 @@ SAY_AGAIN = timedelta(minutes=1)  # so often it is stored that nothing has chang
 BY_WORD = "By the trainer's own word. "
 LOOK_AGAIN = timedelta(minutes=10)  # so often also into a folder that seems unchanged: parts of old ones may be damaged
 STILL_WRITTEN = timedelta(hours=1)  # so long a checkpoint that is not whole is looked at in each pass
+LAST_WRITES = timedelta(seconds=5)  # after a job's end, until another machine is sure to see what it wrote
 SEEN = "The trainer's word, which counted as long as its folder could not be read."
 
 Scan = Callable[..., FolderScan]
@@ -57,6 +59,8 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
         _store(attempt, run, found, known, now=now)
         _note_tracker(attempt, found, now=now)
         _note_folder(run, "" if _is_written(found, known, now=now) else mark, now=now)
+    changed = any(row.checked_at == now for row in known.values()) or any(it.path not in known for it in found.looks)
+    foresee_checkpoints(attempt, now=now, changed=changed)
     return ""
 
 
@@ -145,7 +149,7 @@ def _create(attempt: Attempt, run: Run, look: CheckpointLook, *, now: datetime) 
     state = settle(None, look)
     Checkpoint.objects.create(
         run=run, attempt=_writer(attempt, look), step=look.step, path=look.path, state=state, detail=look.detail[:300],
-        size_bytes=look.size_bytes, fingerprint=look.fingerprint, first_seen_at=now, checked_at=now,
+        size_bytes=look.size_bytes, fingerprint=look.fingerprint, first_seen_at=now, checked_at=now, changed_at=now,
         completed_at=now if state is CheckpointState.COMPLETE else None,
     )  # fmt: skip
 
@@ -156,19 +160,28 @@ def _update(attempt: Attempt, row: Checkpoint, look: CheckpointLook, *, now: dat
         step=row.step, path=row.path, state=CheckpointState(row.state), detail=row.detail,
         size_bytes=row.size_bytes or 0, fingerprint=row.fingerprint,
     )  # fmt: skip
-    state = settle(before, look)
+    state = settle(before, look, over=_is_over(attempt, row, now=now))
     if before == replace(look, state=state, detail=look.detail[:300]) and (
         row.completed_at or state != CheckpointState.COMPLETE
     ):
         return False
     if row.fingerprint != look.fingerprint:
         row.attempt = _writer(attempt, look) or row.attempt
+        row.changed_at = now
     if state is CheckpointState.COMPLETE and (row.state != state or row.completed_at is None):
         row.completed_at = now
     row.state, row.detail, row.checked_at = state, look.detail[:300], now
     row.size_bytes, row.fingerprint = look.size_bytes, look.fingerprint
     row.save()
     return True
+
+
+def _is_over(attempt: Attempt, row: Checkpoint, *, now: datetime) -> bool:
+    """Whether whoever wrote it has ended: this attempt, or one before it that it was last changed by."""
+    changed = row.changed_at or row.first_seen_at
+    if attempt.ended_at is not None:
+        return now >= max(attempt.ended_at, changed) + LAST_WRITES
+    return attempt.started_at is not None and changed + LAST_WRITES < attempt.started_at
 
 
 def _writer(attempt: Attempt, look: CheckpointLook) -> Attempt | None:
