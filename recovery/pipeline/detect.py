@@ -9,12 +9,12 @@ from django.db import IntegrityError, transaction
 from recovery import audit
 from recovery.access import SYSTEM
 from recovery.core.detectors import detect
-from recovery.core.diagnose.exits import HELD
 from recovery.core.diagnose import diagnose
+from recovery.core.diagnose.exits import HELD
 from recovery.core.lifecycle import TRANSITIONS, ActionState, IncidentState
 from recovery.core.series import typical_stride
 from recovery.core.speech import steps
-from recovery.core.types import AttemptFacts, FailureClass, Finding, FindingKind, Outcome
+from recovery.core.types import AttemptFacts, FailureClass, Finding, FindingKind, JobState, Outcome
 from recovery.core.verify import advise
 from recovery.models import Attempt, Incident
 from recovery.pipeline.beside import keep_for_later, store_finding, turn_to, was_overtaken

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from django.conf import settings
 
 from recovery.core.detectors import detect
+from recovery.core.diagnose.exits import HELD
 from recovery.core.quiet import Pace, after, earliest_hang, how_long
 from recovery.core.types import JobState, SignalKind
 from recovery.models import Attempt, Incident
@@ -95,7 +96,7 @@ def judge(attempt: Attempt, blind_until: datetime | None, *, site: str, now: dat
     trains = is_training(attempt)
     running = state is JobState.RUNNING and trains
     facts = brief_facts(attempt, now=now, samples=newest_samples(attempt) if running else ())
-    if running and detect(facts, limits()):
+    if (running or attempt.state_reason in HELD) and detect(facts, limits()):
         return detect_attempt(attempt, now=now)
     quiet = how_long(facts, limits(), trains=trains)
     attempt.quiet_until = quiet.until if blind_until is None else min(quiet.until, blind_until)
