@@ -157,7 +157,7 @@ def _read_file(
         if not more:
             break
     row.error = got.error[:300]
-    row.mark = "" if more or row.error else mark
+    row.mark = "" if more or row.error or got.read.file != row.path else mark
     reading.more = reading.more or more
     if _position(row) != before:
         reading.changed_rows.append(row)

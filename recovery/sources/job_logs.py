@@ -10,19 +10,24 @@ A line that isn't finished waits; of a progress bar, which may never end its lin
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from pathlib import Path
 
-from recovery.core.logs.cut import LINE_LIMIT, LogBytes, lines_of
+from recovery.core.logs import cut
+from recovery.core.logs.cut import LogBytes, lines_of
 from recovery.core.types import LogLine
 from recovery.sources.beneath import NotThere, Refused, open_file, unreadable
 
 ROOTS_SETTING = "RECOVERY_LOG_ROOTS"
 MOST_LINES = 50_000  # in one answer: bounds memory where a log is nothing but short lines
+MOST_NEIGHBOURS = 10_000  # names in the folder of a log that was renamed, among which its new name is looked for
 HEAD_BYTES = 1024
 TAIL_BYTES = 256
+_INODE_BITS = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,9 +65,47 @@ def read_log(
 ) -> LogRead:
     """The lines of `path` beyond `cursor`, from at most `max_bytes` bytes. Never raises on account of the file.
 
-    A line that isn't finished waits for the next look, unless it is longer than LINE_LIMIT or `final` says that nobody
-    writes any more. Only regular files inside `roots` are opened, see `recovery.sources.beneath`.
+    A line that isn't finished waits for the next look, unless it is longer than cut.LINE_LIMIT or `final` says that
+    nobody writes any more. Only regular files inside `roots` are opened, see `recovery.sources.beneath`.
+
+    A log that was renamed is read on under its new name (`<path>.1`, `<path>-20260203`, …) as long as anything is added
+    there; then the file that took its place is read.
     """
+    renamed = _renamed(path, cursor) if cursor.inode else ""
+    if renamed:
+        got = _read_one(renamed, cursor, roots=roots, max_bytes=max_bytes, final=final or _is_there(path))
+        if got.read.data or (not got.error and not _is_there(path)):
+            return replace(got, more=got.more or _is_there(path))
+    return _read_one(path, cursor, roots=roots, max_bytes=max_bytes, final=final)
+
+
+def _renamed(path: str, cursor: Cursor) -> str:
+    """The name that the followed file has now, "" where it still has its own, or none that begins like it."""
+    try:
+        if _inode(Path(path).stat()) == cursor.inode:
+            return ""
+    except (OSError, ValueError):
+        pass
+    folder, _, name = path.rpartition("/")
+    try:
+        with os.scandir(folder or "/") as entries:
+            for entry in itertools.islice(entries, MOST_NEIGHBOURS):
+                if entry.name.startswith(name) and entry.name != name and entry.inode() & _INODE_BITS == cursor.inode:
+                    return f"{folder}/{entry.name}"
+    except (OSError, ValueError):
+        return ""
+    return ""
+
+
+def _is_there(path: str) -> bool:
+    try:
+        Path(path).stat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _read_one(path: str, cursor: Cursor, *, roots: Sequence[str], max_bytes: int, final: bool) -> LogRead:
     try:
         descriptor = open_file(path, roots=roots, setting=ROOTS_SETTING)
     except NotThere:
@@ -103,27 +146,24 @@ def _follow(descriptor: int, path: str, cursor: Cursor, *, max_bytes: int, final
     info = os.fstat(descriptor)
     if not _continues(descriptor, info, cursor):
         cursor = Cursor(inode=_inode(info))
-    data = _read(descriptor, cursor.offset, max(max_bytes, LINE_LIMIT + 2))
+    data = _read(descriptor, cursor.offset, max(max_bytes, cut.LINE_LIMIT + 2))
     at_end = cursor.offset + len(data) >= info.st_size
-    # What went before is told by the one byte in front: after anything but an end a line goes on that was too long.
-    skipping = bool(cursor.offset) and _read(descriptor, cursor.offset - 1, 1) not in (b"\n", b"\r")
-    end = _end_of(data, skipping=skipping, final=final and at_end)
-    used = _some_lines(data, end)
-    read = LogBytes(data=data[:used], file=path, offset=cursor.offset, line=cursor.line, cut=skipping)
-    offset, line = cursor.offset + used, cursor.line + data.count(b"\n", 0, used)
+    before = _read(descriptor, cursor.offset - 1, 1) if cursor.offset else b""
+    read, left = given_out(data, path, offset=cursor.offset, line=cursor.line, before=before, final=final and at_end)
+    offset, line = cursor.offset + len(read.data), cursor.line + read.data.count(b"\n")
     return LogRead(
         read=read,
         cursor=Cursor(inode=_inode(info), offset=offset, line=line, head=_landmarks(descriptor, offset)),
         error="",
         remedy="",
         missing=False,
-        more=used < end or not at_end,
+        more=left or not at_end,
     )
 
 
 def _inode(info: os.stat_result) -> int:
     """Some file systems use all 64 bits, tables hold 63."""
-    return info.st_ino & (2**63 - 1)
+    return info.st_ino & _INODE_BITS
 
 
 def _continues(descriptor: int, info: os.stat_result, cursor: Cursor) -> bool:
@@ -150,6 +190,17 @@ def _read(descriptor: int, offset: int, count: int) -> bytes:
     return b"".join(pieces)
 
 
+def given_out(data: bytes, path: str, *, offset: int, line: int, before: bytes, final: bool) -> tuple[LogBytes, bool]:
+    """What of the bytes from `offset` on can be given out now, and whether more of them could be.
+
+    What went before is told by the one byte in front: after anything but an end a line goes on that was too long.
+    """
+    skipping = before not in (b"", b"\n", b"\r")
+    end = _end_of(data, skipping=skipping, final=final)
+    used = _some_lines(data, end)
+    return LogBytes(data=data[:used], file=path, offset=offset, line=line, cut=skipping), used < end
+
+
 def _end_of(data: bytes, *, skipping: bool, final: bool) -> int:
     """How much of `data` can be given out: its whole lines, and what is certain by now of the last, unfinished one.
 
@@ -160,7 +211,7 @@ def _end_of(data: bytes, *, skipping: bool, final: bool) -> int:
     piece = data.rfind(b"\r", begin, len(data) - 1) + 1 or begin
     rest = len(data[piece:].rstrip(b"\r"))
     skipping = skipping and piece == 0
-    return len(data) if final or skipping or rest > LINE_LIMIT else piece
+    return len(data) if final or skipping or rest > cut.LINE_LIMIT else piece
 
 
 def _some_lines(data: bytes, end: int) -> int:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from recovery.core.logs.cut import lines_of
+from recovery.core.logs.cut import LINE_LIMIT, lines_of
 from recovery.sources import job_logs
-from recovery.sources.job_logs import LINE_LIMIT, Cursor, LogRead, read_end, read_log
+from recovery.sources.job_logs import Cursor, LogRead, read_end, read_log
 from tests.sources.conftest import Unprivileged
 
 
@@ -88,6 +89,38 @@ def test_a_replaced_file_is_read_from_its_start(log: Path) -> None:
     log.write_bytes(b"new 1\nnew 2\nnew 3\n")
     second = read(log, first.cursor)
     assert [(line.text, line.number) for line in second.lines] == [("new 1", 1), ("new 2", 2), ("new 3", 3)]
+
+
+def test_a_log_that_was_rotated_away_is_read_to_its_end_before_the_new_one(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    first = read(log)
+    append(log, b"two\nhalf")
+    log.rename(log.with_name("job.out.1"))
+    log.write_bytes(b"new\n")
+    second = read(log, first.cursor)
+    assert (texts(second), second.more) == (["two", "half"], True)
+    assert second.lines[0].file == f"{log}.1"
+    third = read(log, second.cursor)
+    assert (texts(third), third.more, third.lines[0].number) == (["new"], False, 1)
+
+
+def test_a_writer_that_does_not_notice_the_rotation_is_followed_under_the_new_name(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    first = read(log)
+    log.rename(log.with_name("job.out-20260203"))
+    again = read(log, first.cursor)
+    assert (texts(again), again.missing, again.cursor) == ([], False, first.cursor)
+    append(log.with_name("job.out-20260203"), b"two\n")
+    assert texts(read(log, again.cursor)) == ["two"]
+
+
+def test_a_copy_that_is_kept_while_the_log_is_emptied_is_not_read_again(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    first = read(log)
+    shutil.copy(log, log.with_name("job.out.1"))
+    log.open("wb").close()
+    append(log, b"two\n")
+    assert texts(read(log, first.cursor)) == ["two"]
 
 
 def test_a_file_truncated_in_place_is_read_from_its_start(log: Path) -> None:

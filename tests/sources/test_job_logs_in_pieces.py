@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recovery.core.logs import cut
+from recovery.core.logs.cut import LogBytes, lines_of
 from recovery.core.types import LogLine
-from recovery.sources import job_logs
-from recovery.sources.job_logs import _Splitter
+from recovery.sources.job_logs import given_out
 
 LIMIT = 8  # short, so that small inputs reach it
 
@@ -18,7 +19,7 @@ LIMIT = 8  # short, so that small inputs reach it
 @pytest.fixture(autouse=True, scope="module")
 def _short_lines() -> object:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job_logs, "LINE_LIMIT", LIMIT)
+        patch.setattr(cut, "LINE_LIMIT", LIMIT)
         yield
 
 
@@ -30,11 +31,10 @@ def split(data: bytes, ends: list[int], *, window: int = 10_000) -> list[LogLine
         while True:
             upto = min(end, offset + max(window, LIMIT + 2))
             before = data[offset - 1 : offset]
-            splitter = _Splitter("f", data[offset:upto], offset=offset, line=line, before=before, final=False)
-            splitter.run()
-            lines += splitter.lines
-            offset, line = offset + splitter.used, splitter.line
-            if upto == end and not splitter.full:
+            read, left = given_out(data[offset:upto], "f", offset=offset, line=line, before=before, final=False)
+            lines += lines_of(read)
+            offset, line = offset + len(read.data), line + read.data.count(b"\n")
+            if upto == end and not left:
                 break
     return lines
 
@@ -121,7 +121,7 @@ def test_the_work_is_in_proportion_to_the_bytes(piece: bytes) -> None:
     def work(size: int) -> int:
         Counting.looked_at = 0
         data = Counting(piece * (size // len(piece)))
-        _Splitter("f", data, offset=0, line=0, before=b"", final=False).run()
+        assert list(lines_of(LogBytes(data=data, file="f"))) is not None
         return Counting.looked_at
 
     small, large = work(20_000), work(40_000)
