@@ -49,6 +49,24 @@ class CheckpointFilters(django_filters.FilterSet):
         fields: list[str] = []
 
 
+class OutlookShape(Shape):
+    free_bytes = serializers.IntegerField(allow_null=True, help_text="Of the file system that holds the checkpoints.")
+    quota_bytes = serializers.IntegerField(allow_null=True, help_text="What the user may still write; null: unknown.")
+    needs_bytes = serializers.IntegerField(allow_null=True, help_text="Of the next save, as the last ones were.")
+    keeps = serializers.IntegerField(
+        allow_null=True, help_text="Checkpoints that rotation keeps; null: none removed yet."
+    )
+    next_step = serializers.IntegerField(allow_null=True, help_text="Of the next save, by the rhythm of the last ones.")
+    next_at = serializers.DateTimeField(allow_null=True, help_text="When the next save is due.")
+    space_warning = serializers.CharField(help_text='Why the next save will not fit; "": it fits, as far as is known.')
+    space_remedy = serializers.CharField()
+    rotation_warning = serializers.CharField(
+        help_text='That rotation is about to remove the last complete one; else "".'
+    )
+    rotation_remedy = serializers.CharField()
+    checked_at = serializers.DateTimeField()
+
+
 class RunShape(Shape):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -67,6 +85,7 @@ class RunShape(Shape):
     last_step = serializers.IntegerField(allow_null=True, help_text="Of its newest attempt.")
     checkpoint_step = serializers.IntegerField(allow_null=True, help_text="Of its newest complete checkpoint.")
     open_incident_id = serializers.IntegerField(allow_null=True)
+    outlook = OutlookShape(allow_null=True, help_text="What lies ahead of its checkpoints; null: none was looked at.")
 
 
 class CheckpointShape(Shape):

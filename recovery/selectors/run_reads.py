@@ -44,7 +44,7 @@ def runs() -> QuerySet[WithAnnotations[Run, RunFacts]]:
     newest = Attempt.objects.filter(job__run=OuterRef("pk")).order_by("-submitted_at", "-number")
     complete = Checkpoint.objects.filter(run=OuterRef("pk"), state=CheckpointState.COMPLETE).order_by("-step")
     opened = Incident.objects.filter(run=OuterRef("pk")).exclude(state=IncidentState.CLOSED)
-    rows = Run.objects.select_related("cluster").order_by("-created_at", "-pk")
+    rows = Run.objects.select_related("cluster", "outlook").order_by("-created_at", "-pk")
     return rows.annotate(
         state=Subquery(newest.values("state")[:1]),
         phase=Subquery(newest.values("phase")[:1]),
@@ -84,7 +84,7 @@ def blind_attempts() -> QuerySet[Attempt]:
 
 def run(*, run_id: int) -> Run:
     """Raises NotFound."""
-    return get(Run.objects.select_related("cluster"), noun="run", pk=run_id)
+    return get(Run.objects.select_related("cluster", "outlook"), noun="run", pk=run_id)
 
 
 def attempt(*, attempt_id: int) -> Attempt:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from recovery.core.types import CheckpointState, JobState, Phase
+from recovery.models import Outlook
 from tests.api.conftest import Api
 from tests.factories import (
     ago,
@@ -234,3 +235,12 @@ def test_a_longer_list_needs_no_more_queries(api: Ask, path: str, django_assert_
         fill()
     with django_assert_max_num_queries(len(few)):
         assert len(viewer.get(path).rows) == 5
+
+
+def test_a_run_tells_what_lies_ahead_of_its_checkpoints(api: Ask) -> None:
+    run, other = make_run(), make_run()
+    Outlook.objects.create(run=run, needs_bytes=210, keeps=2, space_warning="No room.", checked_at=ago(3))
+    rows = {row["id"]: row["outlook"] for row in api("viewer").get("runs").rows}
+    assert rows[other.pk] is None
+    assert (rows[run.pk]["needs_bytes"], rows[run.pk]["keeps"], rows[run.pk]["space_warning"]) == (210, 2, "No room.")
+    assert rows[run.pk]["next_at"] is None

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import CheckpointState, JobState, NodeState, Phase
-from recovery.models import NodeEvent, Run
+from recovery.models import NodeEvent, Outlook, Run
 from tests.dashboard.conftest import HTMX, Question, text_of
 from tests.factories import (
     ago,
@@ -111,6 +111,25 @@ def test_checkpoints_say_what_would_be_restored_and_why_others_would_not(read: R
     assert [("would be restored" in row) for row in rows[:3]] == [False, True, False]
     assert "rank 3&#x27;s shard is empty" in rows[0]
     assert "unknown" in rows[0]
+
+
+def test_what_threatens_the_next_checkpoint_stands_on_top_of_the_run(read: Read) -> None:
+    run = make_run()
+    make_attempt(job=make_job(run=run))
+    make_checkpoint(run=run, step=800)
+    warning, soon = "The next save needs 210 GB, 80 GB are free.", timezone.now() + timedelta(minutes=5)
+    outlook = Outlook.objects.create(
+        run=run, next_step=840, next_at=soon, needs_bytes=210_000_000_000, free_bytes=80_000_000_000, keeps=2,
+        space_warning=warning, space_remedy="Make room.", rotation_warning="Step 800 is the last.", checked_at=ago(3),
+    )  # fmt: skip
+    page = read(f"/runs/{run.pk}/")
+    assert warning in page.split('id="checkpoints-title"')[0]
+    assert "Make room." in page
+    assert "Step 800 is the last." in page
+    assert "Next save expected: step 840" in page
+    assert "Rotation keeps 2." in page
+    outlook.delete()
+    assert "Next save expected" not in read(f"/runs/{run.pk}/")
 
 
 def test_a_run_without_checkpoints_says_where_they_are_looked_for(read: Read) -> None:
