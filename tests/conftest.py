@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -94,3 +95,14 @@ def clients(viewer: User, operator: User, approver: User, admin: User, outsider:
         found[user.username] = Client()
         found[user.username].force_login(user)
     return found
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in ledger_told():
+        terminalreporter.write_line(f"ledger balances, in seconds: {line}")
+
+
+def ledger_told() -> list[str]:
+    """Nothing where no test has kept a ledger: the module needs Django to be set up."""
+    module = sys.modules.get("tests.ledger_balance")
+    return sorted(module.TOLD) if module else []

@@ -12,6 +12,7 @@ from recovery.core.ledger.spans import to_datetime, to_us
 from recovery.models import Attempt, LedgerDay, LedgerEntry, Run, RunLedger
 from recovery.pipeline import account
 
+TOLD: list[str] = []  # one line of each scenario: wall time, and where it went
 COLUMNS = [(category, f"{category}_us", f"{category}_gpu_us") for category in Category]
 
 
@@ -68,7 +69,9 @@ def _days(run: Run) -> Totals:
     )
 
 
-def told(run: Run, totals: Totals) -> str:
-    """One line: the run's wall time and where it went, in seconds."""
-    parts = [f"{category} {totals.time(category) / 1e6:.1f}" for category in Category if totals.time(category)]
-    return f"{run.name}: {totals.wall_us / 1e6:.1f} s = " + " + ".join(parts)
+def assert_all_balanced(name: str, *, now: datetime | None = None) -> None:
+    """The ledgers of all runs balance; their sum is printed at the end of the tests (`TOLD`) under this name."""
+    runs = list(Run.objects.order_by("pk"))
+    total = sum((assert_balanced(run, now=now) for run in runs), Totals())
+    parts = [f"{category} {total.time(category) / 1e6:.1f}" for category in Category if total.time(category)]
+    TOLD.append(f"{name}: {len(runs)} runs, {total.wall_us / 1e6:.1f} s = {' + '.join(parts) or 'nothing'}")
