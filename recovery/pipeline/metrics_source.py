@@ -64,7 +64,7 @@ class _Reading:
         self._final = attempt.ended_at is not None
         self._now = now
         self.signals: list[Signal] = []
-        self.moved: list[LogFile] = []
+        self.moved: dict[str, LogFile] = {}  # by path
         self.more = False
         self.trouble = self.remedy = ""
 
@@ -84,13 +84,13 @@ class _Reading:
                 row.inode, row.offset, row.line, row.head, row.grew_at = (
                     at.inode, at.offset, at.line, at.head, self._now,
                 )  # fmt: skip
-                self.moved.append(row)
+                self.moved[row.path] = row
             if not got.more:
                 return
         self.more = True
 
     def done(self) -> None:
-        for row in dict.fromkeys(self.moved):
+        for row in self.moved.values():
             row.save()
 
 
