@@ -26,6 +26,7 @@ from recovery.sources.marks import folder_mark
 NEWEST = 20  # so many checkpoint folders are looked at in a pass; older ones are no longer restored from
 REMOVED = "Removed since, by the run's own rotation or by somebody."
 SAY_AGAIN = timedelta(minutes=1)  # so often it is stored that nothing has changed
+TRACKER = "tracker"  # in an attempt's places: noted at the first look at its folder
 BY_WORD = "By the trainer's own word. "
 LOOK_AGAIN = timedelta(minutes=10)  # so often also into a folder that seems unchanged: parts of old ones may be damaged
 STILL_WRITTEN = timedelta(hours=1)  # so long a checkpoint that is not whole is looked at in each pass
@@ -52,12 +53,12 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
         return _take_the_word(attempt, run, "No checkpoint folder is known.", now=now)
     known = {row.path: row for row in Checkpoint.objects.filter(run=run)}
     found = scan(folder, roots=settings.CHECKPOINT_ROOTS, newest=NEWEST, settled=_settled(known))
+    _note_tracker(attempt, found, now=now)
     if found.error:
         _note_folder(run, mark, now=now)
         return _take_the_word(attempt, run, f"{found.error} {found.remedy}", now=now)
     with transaction.atomic():
         _store(attempt, run, found, known, now=now)
-        _note_tracker(attempt, found, now=now)
         _note_folder(run, "" if _is_written(found, known, now=now) else mark, now=now)
     changed = any(row.checked_at == now for row in known.values()) or any(it.path not in known for it in found.looks)
     foresee_checkpoints(attempt, now=now, changed=changed)
@@ -84,11 +85,11 @@ def _note_folder(run: Run, mark: str, *, now: datetime) -> None:
 
 def _note_tracker(attempt: Attempt, found: FolderScan, *, now: datetime) -> None:
     """What the tracker file named when the attempt started: what its trainer will load, until it saves itself."""
-    if found.tracker_step is None or "tracker" in attempt.places:
+    if TRACKER in attempt.places:
         return
     saved = attempt.signals.filter(kind__in=[SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE]).exists()
-    step = None if saved else found.tracker_step  # None: too late to tell, and not to be asked again
-    attempt.places["tracker"] = {"step": step, "file": found.tracker_path, "at": now.isoformat()}
+    step = None if saved else found.tracker_step  # None: none, or too late to tell; it is not asked again
+    attempt.places[TRACKER] = {"step": step, "file": found.tracker_path, "at": now.isoformat()}
     attempt.save(update_fields=["places"])
 
 

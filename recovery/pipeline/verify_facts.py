@@ -126,10 +126,17 @@ def earlier_starts(attempt: Attempt) -> list[Start]:
     rows = Attempt.objects.filter(job__run_id=attempt.job.run_id, started_at__lt=attempt.started_at)
     newest = rows.order_by("-started_at").values_list("started_at", "restored_at", "first_step_at")[:STARTS]
     return [
-        Start(to_restore_s=_after(started, restored), to_first_step_s=_after(started, first))
+        _start(_after(started, restored), _after(started, first))
         for started, restored, first in newest
         if started is not None
     ]
+
+
+def _start(to_restore_s: float | None, to_first_step_s: float | None) -> Start:
+    """A line without a time of its own has that of its reading: no load comes after the first step."""
+    if to_restore_s is not None and to_first_step_s is not None:
+        to_restore_s = min(to_restore_s, to_first_step_s)
+    return Start(to_restore_s=to_restore_s, to_first_step_s=to_first_step_s)
 
 
 def _after(started: datetime, then: datetime | None) -> float | None:

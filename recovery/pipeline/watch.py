@@ -28,7 +28,7 @@ from recovery.pipeline.ingest import QUIET_FIELDS, positions, store_readings, su
 from recovery.pipeline.judge import carry_on, holds, judge, site_digest
 from recovery.pipeline.leasing import ClientFor, Clock, failed, with_lease
 from recovery.pipeline.log_files import site_pattern
-from recovery.pipeline.look_at_checkpoints import folder_is_quiet, look_at_checkpoints
+from recovery.pipeline.look_at_checkpoints import TRACKER, folder_is_quiet, look_at_checkpoints
 from recovery.pipeline.poll import poll_cluster
 from recovery.pipeline.reading import Reading, ReadSource, read_attempt
 from recovery.pipeline.repair import enrich_attempt
@@ -191,6 +191,8 @@ class _Batch:
 
 def _folder_is_quiet(attempt: Attempt, *, now: datetime) -> bool:
     run = attempt.job.run
+    if run.checkpoint_dir and attempt.started_at is not None and TRACKER not in attempt.places:
+        return False  # what its tracker file names must be seen before this attempt saves
     return folder_is_quiet(run.checkpoint_dir, run.folder_mark, run.folder_read_at, now=now)
 
 

@@ -50,12 +50,14 @@ def _incident(expected: ExpectedIncident, incident: IncidentResult, where: str) 
     found = []
     for name in (field.name for field in fields(ExpectedIncident)):
         wanted, there = getattr(expected, name), getattr(incident, name)
-        if name in ("run", "alarm") or wanted is None or wanted == there:
+        if name in ("run", "alarm", "danger") or wanted is None or wanted == there:
             continue
         shown = "class" if name == "failure_class" else name
         found.append(f"{where}: {shown}: {_said(wanted)} expected, {_said(there)} seen")
-    if expected.alarm and expected.alarm not in incident.alarm:
-        found.append(f"{where}: alarm: {expected.alarm!r} expected in {incident.alarm!r}")
+    for name in ("alarm", "danger"):
+        part, text = getattr(expected, name), getattr(incident, name)
+        if part not in text:
+            found.append(f"{where}: {name}: {part!r} expected in {text!r}")
     return found
 
 

@@ -107,6 +107,9 @@ class ExpectedIncident:
     actions: int | None = None  # changes of the scheduler that the desk began
     decided: DecisionKind | None = None
     alarm: str = ""  # a part of its text
+    trouble: Outcome | None = None  # what verification says went wrong, while the case is open
+    danger: str = ""  # a part of the sentence on the checkpoint that is about to be destroyed
+    by_others: bool | None = None  # somebody else started the run again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,6 +39,9 @@ class IncidentResult:
     actions: int
     decided: str
     alarm: str
+    trouble: str
+    danger: str
+    by_others: bool
     reason: str
     error: str
 
@@ -185,6 +188,9 @@ def _incident(incident: Incident) -> IncidentResult:
         actions=incident.actions.exclude(called_at=None).count(),
         decided=decided[-1] if decided else "",
         alarm=incident.alarm,
+        trouble=incident.trouble,
+        danger=incident.danger,
+        by_others=incident.resolved_by_others,
         reason=incident.reason,
         error=incident.error,
     )
