@@ -106,12 +106,13 @@ _STEP = st.none() | st.integers(min_value=0, max_value=2000)
     loaded=_STEP,
     fresh=st.booleans(),
     first=_STEP,
+    tracker=_STEP,
     interval=st.none() | st.integers(1, 100),
 )
 def test_success_is_never_claimed_below_the_expected_step(
-    expected: int, loaded: int | None, fresh: bool, first: int | None, interval: int | None
+    expected: int, loaded: int | None, fresh: bool, first: int | None, tracker: int | None, interval: int | None
 ) -> None:
-    got = judge(expected, loaded=loaded, fresh=fresh, first=first, interval=interval)
+    got = judge(expected, loaded=loaded, fresh=fresh, first=first, tracker=tracker, interval=interval)
     assert got.reason
     if got.verdict is V.AS_EXPECTED:
         assert got.step is None or got.step >= expected
@@ -121,3 +122,44 @@ def test_success_is_never_claimed_below_the_expected_step(
         assert loaded is None
         assert first is None
         assert not fresh
+
+
+def test_the_tracker_file_tells_which_step_a_coarse_log_hides() -> None:
+    """The first report comes 100 steps later: which checkpoint was loaded only the tracker file tells."""
+    assert judge(840, first=900, interval=100).step == 840
+    got = judge(840, first=900, tracker=860, interval=100)
+    assert (got.verdict, got.step) == (V.AS_EXPECTED, 860)
+    got = judge(840, first=900, tracker=820, interval=100)
+    assert (got.verdict, got.step) == (V.OLDER, 820)
+    assert got.reason.endswith("after the expected 840, and the tracker file named 820.")
+    assert judge(840, first=810, tracker=800, interval=10).step == 800
+
+
+def test_the_tracker_file_alone_proves_no_restore() -> None:
+    got = judge(840, tracker=820)
+    assert got.verdict is V.WAITING
+    assert got.reason == "Nothing reported yet; step 840 is expected, the tracker file names 820."
+
+
+@pytest.mark.parametrize(
+    ("said", "contradiction"),
+    [
+        ({"loaded": 800, "tracker": 840}, "The tracker file named step 840, but the trainer says that it loaded 800."),
+        (
+            {"fresh": True, "tracker": 840},
+            "The tracker file named step 840, but the trainer says that it starts without a checkpoint.",
+        ),
+        ({"first": 1, "tracker": 840}, "The tracker file named step 840, but the first step reported is 1."),
+        ({"loaded": 840, "first": 1}, "Step 840 was loaded, but the first step reported is 1."),
+        (
+            {"loaded": 840, "first": 900},
+            "Step 840 was loaded, but the first step reported is 900: more than the 10 steps between two reports.",
+        ),
+    ],
+)
+def test_sources_that_contradict_are_shown(said: dict[str, int], contradiction: str) -> None:
+    assert judge(840, **said).contradictions == (contradiction,)  # type: ignore[arg-type]
+
+
+def test_sources_that_agree_contradict_nothing() -> None:
+    assert judge(840, loaded=840, first=850, tracker=840).contradictions == ()
