@@ -35,9 +35,12 @@ def tick() -> None:
         measure_source.apply_async((pk,), expires=expires)
     for pk in account.due(now):
         watch_ledger.apply_async((pk,), expires=expires)
-    for task, keys in ((watch_cluster, due.clusters), (watch_attempt, due.attempts), (work_on_incident, due.incidents)):
-        for pk in keys:
-            task.apply_async((pk,), expires=expires)
+    for pk in due.clusters:
+        watch_cluster.apply_async((pk,), expires=expires)
+    for keys in due.batches:
+        watch_attempts.apply_async((keys,), expires=expires)
+    for pk in due.incidents:
+        work_on_incident.apply_async((pk,), expires=expires)
 
 
 @shared_task(name="recovery.watch_cluster")
@@ -45,9 +48,9 @@ def watch_cluster(pk: int) -> None:
     watch.watch_cluster(pk, client_for=client_of, clock=reconcile.utc_now)
 
 
-@shared_task(name="recovery.watch_attempt")
-def watch_attempt(pk: int) -> None:
-    watch.watch_attempt(pk, client_for=client_of, clock=reconcile.utc_now)
+@shared_task(name="recovery.watch_attempts")
+def watch_attempts(keys: list[int]) -> None:
+    watch.watch_attempts(keys, client_for=client_of, clock=reconcile.utc_now)
 
 
 @shared_task(name="recovery.work_on_incident")

@@ -38,3 +38,8 @@ def listed(names: Iterable[str]) -> str:
     if len(items) > 3:
         items = [*items[:2], f"{len(items) - 2} others"]
     return " and ".join(filter(None, (", ".join(items[:-1]), items[-1] if items else "")))
+
+
+def counted(number: int, word: str) -> str:
+    """ "1 cluster", "2 clusters"; for words that only take an s."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

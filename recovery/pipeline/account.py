@@ -37,7 +37,7 @@ from recovery.pipeline.ledger_facts import RunFacts, Told, facts_of, history_of,
 
 EVERY = timedelta(minutes=1)  # a ledger that can still change is looked at
 SETTLING = timedelta(minutes=10)  # … and one whose run is over, until nothing late can come any more
-AT_ONCE = 200  # runs without a ledger that are found in one look for what is due
+AT_ONCE = 200  # runs of each kind that are looked at after one look for what is due: ten thousand take turns
 
 ENTRY_FIELDS = ("start_us", "end_us", "day", "category", "gpus", "job_id", "policy", "before_start")
 _entry_row = attrgetter("start", "end", "day", "category", "gpus", "job", "policy", "before_start")
@@ -59,7 +59,7 @@ def due(now: datetime) -> list[int]:
     )
     opened = Incident.objects.exclude(state=IncidentState.CLOSED).filter(run__ledger__next_look_at=None)
     found = [
-        *RunLedger.due(now).values_list("pk", flat=True),
+        *RunLedger.due(now).values_list("pk", flat=True)[:AT_ONCE],
         *Run.objects.filter(ledger=None).order_by("pk").values_list("pk", flat=True)[:AT_ONCE],
         *alive.order_by().distinct()[:AT_ONCE],
         *opened.order_by().values_list("run", flat=True)[:AT_ONCE],

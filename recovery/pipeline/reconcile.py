@@ -23,7 +23,7 @@ from recovery.pipeline.recommend import recommend_incident
 from recovery.pipeline.transition import advance
 from recovery.pipeline.verify import close_slowdown, successor, verify_incident
 from recovery.pipeline.veto import moved_since
-from recovery.pipeline.watch import watch_attempt, watch_cluster
+from recovery.pipeline.watch import batches_of, watch_attempts, watch_cluster
 from recovery.selectors import current_policy
 from recovery.slurm.base import SlurmClient
 
@@ -39,14 +39,18 @@ class Due:
     """Keys of what is due now, in the order in which to work."""
 
     clusters: list[int] = field(default_factory=list)
-    attempts: list[int] = field(default_factory=list)
+    batches: list[list[int]] = field(default_factory=list)  # of attempts, each for one worker
     incidents: list[int] = field(default_factory=list)
+
+    @property
+    def attempts(self) -> list[int]:
+        return [key for batch in self.batches for key in batch]
 
 
 def due(now: datetime) -> Due:
     return Due(
         clusters=list(Cluster.due(now).filter(enabled=True).values_list("pk", flat=True)),
-        attempts=list(Attempt.due(now).values_list("pk", flat=True)),
+        batches=batches_of(Attempt.due(now)),
         incidents=list(Incident.due(now).exclude(state=IncidentState.CLOSED).values_list("pk", flat=True)),
     )
 
@@ -56,8 +60,8 @@ def tick(*, client_for: ClientFor, clock: Clock) -> Due:
     first = due(clock())
     for pk in first.clusters:
         watch_cluster(pk, client_for=client_for, clock=clock)
-    for pk in due(clock()).attempts:
-        watch_attempt(pk, client_for=client_for, clock=clock)
+    for keys in due(clock()).batches:
+        watch_attempts(keys, client_for=client_for, clock=clock)
     for pk in due(clock()).incidents:
         work_on_incident(pk, client_for=client_for, clock=clock)
     for pk in account.due(clock()):

@@ -18,10 +18,12 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Incident, LogFile
 from recovery.pipeline.beside import waits_to_be_judged
+from recovery.pipeline import push
 from recovery.pipeline.bulk import write_changes
 from recovery.pipeline.glance import quiet_attempts
 from recovery.pipeline.ingest import QUIET_FIELDS, positions, store_readings, superseded
@@ -51,6 +53,17 @@ def watch_cluster(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
         return clock() + timedelta(seconds=cluster.poll_interval_s)
 
     with_lease(Cluster, pk, look, clock=clock)
+
+
+def batches_of(due: QuerySet[Attempt]) -> list[list[int]]:
+    """Keys of the attempts in `due`, in its order, in batches for one worker each.
+
+    One whose lease has run out is looked at alone: perhaps its holder died of it, or of its neighbour in the batch.
+    """
+    rows = list(due.values_list("pk", "leased_until"))
+    alone = [[key] for key, leased_until in rows if leased_until is not None]
+    keys = [key for key, leased_until in rows if leased_until is None]
+    return [*(keys[start : start + BATCH] for start in range(0, len(keys), BATCH)), *alone]
 
 
 def watch_attempt(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
@@ -216,6 +229,8 @@ def _next_look_at_attempt(attempt: Attempt, *, now: datetime) -> datetime | None
     settled = (attempt.ended_at or attempt.seen_at) + timedelta(seconds=settings.SETTLE_S)
     if now <= settled:
         return now + timedelta(seconds=min(2.0, attempt.job.cluster.poll_interval_s))
+    if now <= settled + push.LAST_ROWS and push.unread(attempt).exists():
+        return now  # what it pushed at its end is read before nobody looks any more
     if waits_to_be_judged(attempt):
         return now + JUDGED_AFTER
     Attempt.objects.filter(pk=attempt.pk).update(closed_at=now)

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from recovery.core.speech import counted
 from recovery.doctor import stored as examinations
 from recovery.pipeline import measure, reconcile, upkeep
 from recovery.tasks import client_of
@@ -22,5 +23,8 @@ class Command(BaseCommand):
             measure.measure_source(pk, clock=reconcile.utc_now)
         for pk in upkeep.due(reconcile.utc_now()):
             upkeep.keep(pk, clock=reconcile.utc_now)
-        counts = f"{len(done.clusters)} clusters, {len(done.attempts)} attempts and {len(done.incidents)} incidents"
-        self.stdout.write(f"Looked at {counts}.")
+        seen = [
+            counted(len(keys), word)
+            for keys, word in ((done.clusters, "cluster"), (done.attempts, "attempt"), (done.incidents, "incident"))
+        ]
+        self.stdout.write(f"Looked at {seen[0]}, {seen[1]} and {seen[2]}.")
