@@ -14,6 +14,7 @@ from recovery.demo.lab_conf import LabError
 from recovery.demo.processes import wait_until
 from recovery.models import Incident
 from recovery.pipeline.report import incident_report
+from tests import ledger_balance
 from tests.e2e.site import Site
 
 PASSWORD = "correct horse battery"
@@ -21,12 +22,15 @@ FIGURES = pytest.StashKey[list[dict[str, Any]]]()
 
 
 @pytest.fixture
-def site(slurm_lab: SlurmLab, transactional_db: None, redis_server: str, tmp_path: Path) -> Iterator[Site]:
-    """The product beside the lab, not started yet. After the test the lab is idle again."""
+def site(
+    slurm_lab: SlurmLab, transactional_db: None, redis_server: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Site]:
+    """The product beside the lab, not started yet. After the test every ledger balances, and the lab is idle again."""
     tmp_path.chmod(0o755)
     site = Site(lab=slurm_lab, folder=tmp_path, redis_url=redis_server)
     yield site
     site.stop()
+    ledger_balance.assert_all_balanced(f"real Slurm, {request.node.name}")
     _tidy(slurm_lab)
 
 
