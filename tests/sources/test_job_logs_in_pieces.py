@@ -87,7 +87,8 @@ class Counting(bytes):
 
     def find(self, *args: Any) -> int:
         found = super().find(*args)
-        Counting.looked_at += (len(self) if found < 0 else found) - args[1] + 1
+        end = args[2] if len(args) > 2 else len(self)
+        Counting.looked_at += (end if found < 0 else found) - args[1] + 1
         return found
 
     def rfind(self, *args: Any) -> int:

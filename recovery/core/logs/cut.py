@@ -55,7 +55,7 @@ def line_at(read: LogBytes, start: int, end: int, index: int) -> LogLine | None:
         start = data.find(b"\r", start, end) + 1
         if start == 0:
             return None
-    stop = end
+    stop = _last_of(data, start, end)
     while stop > start:
         begin = max(data.rfind(b"\r", start, stop) + 1, start)
         piece = data[begin : min(stop, begin + LINE_LIMIT)]
@@ -70,6 +70,7 @@ def line_at(read: LogBytes, start: int, end: int, index: int) -> LogLine | None:
 
 def _bar_before(data: bytes, start: int, stop: int) -> str:
     """The last piece with anything in it between the two places, with its carriage return, if it is a bar."""
+    stop = _last_of(data, start, stop)
     while stop > start:
         begin = max(data.rfind(b"\r", start, stop) + 1, start)
         piece = data[begin : min(stop, begin + BAR_LIMIT)]
@@ -77,3 +78,10 @@ def _bar_before(data: bytes, start: int, stop: int) -> str:
             return piece.decode("utf-8", "replace") + "\r" if BAR in piece else ""
         stop = begin - 1
     return ""
+
+
+def _last_of(data: bytes, start: int, stop: int) -> int:
+    """Where the last piece with anything in it ends; `stop` where there is one piece only."""
+    if data.find(b"\r", start, stop) < 0:
+        return stop
+    return start + len(data[start:stop].rstrip(_NOTHING + b"\r"))
