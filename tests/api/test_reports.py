@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from recovery.core.types import JobState
 from recovery.models import Incident
 from recovery.pipeline import account
 from tests.api.conftest import Api
+from tests.docs import pages
 from tests.factories import ago, make_attempt, make_incident, make_job, make_run
 
 Ask = Callable[[str], Api]
@@ -161,3 +163,12 @@ def test_the_ledger_of_one_run_is_told_without_a_gap(api: Ask) -> None:
 def test_a_run_whose_ledger_was_not_kept_yet_says_so(api: Ask) -> None:
     body = api("viewer").get(f"runs/{make_run().pk}/ledger").body
     assert (body["kept_at"], body["pieces"], body["figures"]["wall_s"]) == (None, [], 0)
+
+
+def test_what_the_guide_asks_is_answered(api: Ask) -> None:
+    incident = a_case()
+    page = pages.read("docs/ledger.md")
+    asked = re.findall(r"https://desk\.example\.org/api/v1/([^\"]+)", page)
+    assert len(asked) == 3
+    for address in asked:
+        assert api("viewer").get(address.replace("runs/1/", f"runs/{incident.run_id}/")).status == 200
