@@ -12,7 +12,7 @@ import tempfile
 import django
 
 HERE = "ledger-here"  # on the database of the environment; benchmarks/ledger.py asks for it
-NAMES = ("parsing", "ingest", "poll", "door", "ledger")
+NAMES = ("parsing", "ingest", "poll", "door", "ledger", "push")
 
 
 def main(wanted: list[str]) -> int:
@@ -22,10 +22,10 @@ def main(wanted: list[str]) -> int:
         return 2
     with tempfile.TemporaryDirectory() as folder:
         set_up(folder, database=os.environ.get("DATABASE_URL") if wanted == [HERE] else None)
-        from benchmarks import door, ledger, parsing, polling, storing  # noqa: PLC0415 - the settings must be known first
+        from benchmarks import door, ledger, parsing, polling, push, storing  # noqa: PLC0415 - the settings must be known first
 
         every = {
-            "parsing": parsing.run, "ingest": storing.ingest, "poll": polling.run, "door": door.run,
+            "parsing": parsing.run, "ingest": storing.ingest, "poll": polling.run, "door": door.run, "push": push.run,
             "ledger": ledger.run, HERE: ledger.measure,
         }  # fmt: skip
         figures = {name: every[name]() for name in wanted or NAMES}

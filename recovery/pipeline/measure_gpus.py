@@ -70,13 +70,14 @@ def gpu_facts(attempt: Attempt, *, now: datetime) -> GpuFacts | None:
     rows = Reading.objects.filter(attempt=attempt, name__in=("utilisation", "power"), at__gte=now - USUAL)
     lately = Q(at__gte=now - LATELY)
     told = rows.aggregate(
-        at=Max("at"),
+        newest=Max("at"),
         nodes=Count("node", filter=lately, distinct=True),
         utilisation=Avg("value", filter=lately & Q(name="utilisation")),
         power_w=Avg("value", filter=lately & Q(name="power")),
         usual_power_w=Avg("value", filter=Q(name="power", at__lt=now - EARLIER)),
     )
-    return GpuFacts(**told, xids=_new_xids(attempt)) if told["at"] is not None else None
+    newest = told.pop("newest")
+    return None if newest is None else GpuFacts(at=newest, **told, xids=_new_xids(attempt))
 
 
 def _new_xids(attempt: Attempt) -> tuple[tuple[str, int], ...]:
