@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import groupby
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -218,17 +219,22 @@ def _own(signals: list[Signal], attempt: Attempt) -> list[Signal]:
 def _dated(signals: list[Signal], attempt: Attempt, now: datetime) -> list[Signal]:
     """Every signal with a time: its line's own where that can be true, else that of the dated line before it.
 
-    A log can claim any time; a line without one was written after the last that has one, whenever it was read.
+    A log can claim any time; a line without one was written after the last that has one, whenever it was read, and no
+    later than the next: what comes before the first dated line of a look is dated by that.
     """
     dated = []
-    last = now
-    for index, signal in enumerate(signals):
-        if signal.at is not None and _can_be_true(signal.at, attempt, now):
-            last = min(signal.at, now)
-        elif index == 0 or signal.file != signals[index - 1].file:
-            last = now
-        dated.append(replace(signal, at=last))
+    for _, of_file in groupby(signals, key=lambda signal: signal.file):
+        own = list(of_file)
+        times = [_own_time(signal, attempt, now) for signal in own]
+        last = next((at for at in times if at is not None), now)
+        for signal, at in zip(own, times, strict=True):
+            last = last if at is None else at
+            dated.append(replace(signal, at=last))
     return dated
+
+
+def _own_time(signal: Signal, attempt: Attempt, now: datetime) -> datetime | None:
+    return min(signal.at, now) if signal.at is not None and _can_be_true(signal.at, attempt, now) else None
 
 
 def _can_be_true(at: datetime, attempt: Attempt, now: datetime) -> bool:

@@ -19,6 +19,21 @@ def test_a_failure_line_without_a_time_was_written_after_the_dated_line_before_i
     assert Signal.objects.get(kind="failure").at == written
 
 
+def test_a_load_line_without_a_time_was_written_no_later_than_the_first_dated_line_after_it(desk: Desk) -> None:
+    desk.submit()
+    desk.tick()
+    desk.start()
+    desk.load(10)
+    written = desk.now
+    desk.step(11)
+    desk.now += timedelta(seconds=2)
+    desk.step(12)
+    desk.now += timedelta(seconds=40)  # read late, in one pass
+    desk.tick()
+    assert Signal.objects.get(kind="loaded").at == written
+    assert Attempt.objects.get().restored_at == written
+
+
 def test_progress_counts_from_when_it_was_read_so_that_a_wrong_clock_is_no_silence(desk: Desk) -> None:
     desk.submit()
     desk.start()
