@@ -44,9 +44,9 @@ def _client() -> dict[str, Any]:
             began = time.perf_counter_ns()
             desk.progress(step, loss=2.5, throughput=900.0, step_time_s=1.2, tokens=1e9)
             took.append(time.perf_counter_ns() - began)
-        began = time.perf_counter()
+        closing = time.perf_counter()
         desk.close(0.5)
-        closed = time.perf_counter() - began
+        closed = time.perf_counter() - closing
     return {
         "microseconds per call, median": round(median(took) / 1000, 2),
         "microseconds per call, 99th percentile": round(quantiles(took, n=100)[98] / 1000, 2),
