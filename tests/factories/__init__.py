@@ -7,6 +7,7 @@ not given. Moments lie in the minutes before `timezone.now()`, so a test that fr
 from tests.factories.base import ago
 from tests.factories.incidents import (
     make_action,
+    make_danger,
     make_decision,
     make_event,
     make_finding,
@@ -34,6 +35,7 @@ __all__ = [
     "make_attempt",
     "make_checkpoint",
     "make_cluster",
+    "make_danger",
     "make_decision",
     "make_event",
     "make_examination",

@@ -111,6 +111,45 @@ def make_incident(
     return Incident.objects.create(run=attempt.job.run, attempt=attempt, state=state, **{**defaults, **fields})
 
 
+def make_danger(*, in_s: float = 360.0, **fields: Any) -> Incident:
+    """A restart from scratch that overwrites step 840 in six minutes, with its three checks."""
+    new = make_attempt(
+        job=make_job(run=fields.pop("run", None)), number=1, fresh_start=True, first_step=1, last_step=12
+    )
+    failed = make_attempt(job=new.job, number=0, state=JobState.FAILED)
+    alarm = "Restarted from scratch: step 840 was expected to be restored. The trainer says that it starts without one."
+    restored = {
+        "key": "restored", "state": "not_as_expected", "expected": "It continues at step 840 or later.",
+        "seen": "The trainer says that it starts without a checkpoint; step 840 was expected.",
+        "places": [{"source": "tracker file", "says": "step 840", "file": "/ckpt/latest.txt", "line": None,
+                    "by_word": False}],
+        "contradictions": ["The tracker file named step 840, but the trainer says that it starts without one."],
+        "at": ago(60).isoformat(), "deadline_at": None, "deadline_from": "", "queued_s": None, "attempt_id": new.pk,
+        "waits_for": "",
+    }  # fmt: skip
+    waiting = {
+        "key": "checkpoint", "state": "waiting", "expected": "A complete checkpoint beyond step 840.",
+        "seen": "It is at step 12.", "deadline_at": ago(-900).isoformat(), "waits_for": "checkpoint", "at": None,
+        "deadline_from": "the longest checkpoint interval of this run so far took 10 m; doubled",
+        "places": [{"source": "checkpoint", "says": "step 20 announced", "file": "/ckpt/iter_0000020", "line": None,
+                    "by_word": False}],
+        "contradictions": [],
+    }  # fmt: skip
+    converged = {
+        "key": "converged",
+        "state": "as_expected",
+        "expected": "Requeue, restoring step 840.",
+        "seen": "Runs.",
+    }
+    danger = {
+        "state": IncidentState.NEEDS_PERSON, "new_attempt": new, "alarm": alarm, "trouble": Outcome.FROM_SCRATCH,
+        "advice": "Hold or cancel the job before step 840 is gone.", "danger_at": ago(-in_s), "danger_step": 840,
+        "danger": "It overwrites step 840 with its save at step 840, the 42nd from now.",
+        "verification": [{**restored, **converged}, restored, {**restored, **waiting}],
+    }  # fmt: skip
+    return make_incident(attempt=failed, **{**danger, **fields})
+
+
 def make_finding(*, incident: Incident | None = None, **fields: Any) -> Finding:
     incident = incident or make_incident()
     defaults = {
