@@ -8,6 +8,7 @@ from typing import Any
 from recovery.core.types import CheckpointState, JobState, NodeState, Phase, SignalKind
 from recovery.doctor import Group, Result, State
 from recovery.models import Attempt, Checkpoint, Cluster, Examination, Job, LogFile, Node, Run, Sample, Signal
+from recovery.pipeline.samples import store_samples
 from tests.factories.base import ago, numbers
 
 
@@ -129,7 +130,7 @@ def make_samples(
     """`count` samples, one each step and every `every_s` seconds, the last one at `last_at` (else 20 s ago)."""
     attempt = attempt or make_attempt()
     end = last_at or ago(20)
-    return Sample.objects.bulk_create(
+    rows = [
         Sample(
             attempt=attempt,
             step=first_step + i,
@@ -137,7 +138,9 @@ def make_samples(
             **{"loss": 2.0 + 3.0 / (first_step + i), "throughput": 410.0, "step_time_s": every_s, **fields},
         )
         for i in range(count)
-    )
+    ]
+    store_samples(rows)
+    return rows
 
 
 def make_signal(*, attempt: Attempt | None = None, **fields: Any) -> Signal:

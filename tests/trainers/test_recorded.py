@@ -1,0 +1,152 @@
+"""Logs and folders of real trainers, killed in a save and started again (record.py): read as they were left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from recovery.core.logs import LogParser
+from recovery.core.types import Signal, SignalKind
+from recovery.offline.logs import lines_of
+from recovery.sources.checkpoints import scan_checkpoints
+
+RECORDED = Path(__file__).parent / "recorded"
+RUNS = sorted(each.name for each in RECORDED.iterdir() if each.is_dir())
+S = SignalKind
+
+
+def signals(name: str, log: str) -> list[Signal]:
+    parser = LogParser(utc_offset=timedelta(0), nodes=[])
+    return [signal for line in lines_of(RECORDED / name / f"{log}.log") for signal in parser.feed(line)]
+
+
+def kinds(found: list[Signal]) -> set[SignalKind]:
+    return {signal.kind for signal in found}
+
+
+def steps(found: list[Signal]) -> list[int | None]:
+    return [signal.step for signal in found if signal.kind is S.PROGRESS]
+
+
+def states(folder: Path) -> dict[int, str]:
+    found = scan_checkpoints(str(folder), roots=[str(folder)])
+    assert not found.error
+    return {look.step: look.state.value for look in found.looks}
+
+
+@pytest.mark.parametrize(
+    ("name", "moment", "expected"),
+    [
+        ("hf", "killed", {4: "complete", 8: "complete", 12: "announced"}),
+        ("hf", "resumed", {4: "complete", 8: "complete", 12: "announced"}),
+        ("trl", "killed", {4: "complete", 8: "complete"}),
+        ("trl", "resumed", {8: "complete", 12: "complete"}),
+        ("lightning", "killed", {8: "complete", 12: "complete"}),
+        ("lightning", "resumed", {12: "complete", 20: "complete", 24: "complete"}),
+        ("dcp", "killed", {4: "complete", 8: "announced"}),
+        ("dcp", "resumed", {8: "complete", 12: "complete"}),
+        ("composer", "killed", {4: "complete", 8: "complete", 12: "announced"}),
+        ("orbax", "killed", {1: "complete", 4: "complete"}),
+        ("orbax", "resumed", {8: "complete", 12: "complete"}),
+    ],
+)
+def test_each_folder_reads_as_its_trainer_left_it(name: str, moment: str, expected: dict[int, str]) -> None:
+    assert states(RECORDED / name / moment) == expected
+
+
+@pytest.mark.parametrize("name", ["hf", "trl", "lightning", "dcp", "composer", "orbax"])
+def test_no_true_checkpoint_that_is_cut_anywhere_reads_as_complete(name: str, tmp_path: Path) -> None:
+    """Each file of it once emptied, once lost its second half; those that nothing is restored from aside."""
+    moment = "resumed" if (RECORDED / name / "resumed").is_dir() and name != "composer" else "killed"
+    folder = tmp_path / name
+    shutil.copytree(RECORDED / name / moment, folder, symlinks=True)
+    newest = max(step for step, state in states(folder).items() if state == "complete")
+    path = next(
+        Path(look.path) for look in scan_checkpoints(str(folder), roots=[str(folder)]).looks if look.step == newest
+    )
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    for file in files:
+        if (
+            file.suffix not in (".pt", ".pth", ".ckpt", ".safetensors", ".distcp", ".metadata")
+            and file.name != ".metadata"
+        ):
+            continue
+        whole = file.read_bytes()
+        for cut in (b"", whole[: len(whole) // 2]):
+            file.write_bytes(cut)
+            assert states(folder)[newest] != "complete", (file.name, len(cut))
+        file.write_bytes(whole)
+    assert states(folder)[newest] == "complete"
+
+
+def test_hugging_face_saves_are_read_though_they_stand_upon_the_bar() -> None:
+    found = signals("hf", "killed")
+    assert [signal.step for signal in found if signal.kind is S.SAVE_STARTED] == [4, 8, 12]
+    assert {signal.path for signal in found if signal.kind is S.SAVE_STARTED} == {"/tmp/ckpt/hf"}
+    assert max(step or 0 for step in steps(found)) == 12
+    assert all(signal.loss is None or 2 < signal.loss < 3 for signal in found)
+
+
+def test_hugging_face_dies_on_the_torn_folder_that_it_chooses_blindly() -> None:
+    found = signals("hf", "resumed")
+    assert "checkpoint.missing" in {signal.rule for signal in found if signal.kind is S.FAILURE}
+    assert steps(found) == []
+
+
+def test_a_nan_loss_is_no_loss_and_the_steps_go_on() -> None:
+    found = [signal for signal in signals("hf_nan", "whole") if signal.kind is S.PROGRESS]
+    assert {signal.loss for signal in found} == {None}
+    assert found[-1].step == 24
+
+
+def test_with_hugging_faces_filter_a_nan_loss_reads_as_a_number() -> None:
+    """What docs/trainers.md warns of: the filter is on by default, and the log alone looks healthy."""
+    losses = {signal.loss for signal in signals("hf_nan_filtered", "whole") if signal.kind is S.PROGRESS}
+    assert 0.0 in losses
+
+
+@pytest.mark.parametrize(
+    ("name", "log", "last"),
+    [
+        ("trl", "killed", 8),
+        ("trl", "resumed", 12),
+        ("composer", "killed", 12),
+        ("dcp", "killed", 8),
+        ("orbax", "resumed", 12),
+    ],
+)
+def test_the_last_step_that_was_printed_is_the_last_that_is_read(name: str, log: str, last: int) -> None:
+    assert steps(signals(name, log))[-1] == last
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_run_without_a_failure_reads_as_one(name: str) -> None:
+    """The lines before a kill, and those of a run that came to its end, name no cause."""
+    logs = [log.stem for log in (RECORDED / name).glob("*.log") if (name, log.stem) not in FAILED]
+    for log in logs:
+        assert S.FAILURE not in kinds(signals(name, log)), log
+
+
+# torchrun reports its killed rank, in its own words
+FAILED = {("hf", "resumed"), ("composer", "resumed"), ("dcp", "killed")}
+
+
+def test_lightnings_rich_bar_leaves_nothing_to_read_in_a_file() -> None:
+    """Its steps are drawn on terminals only: such a job is blind, never hung or wrong."""
+    assert steps(signals("lightning", "killed")) == []
+    found = signals("lightning", "resumed")
+    assert {S.LOADED, S.FINISHED} <= kinds(found)
+
+
+def test_lightnings_tqdm_bar_is_read() -> None:
+    assert steps(signals("lightning_tqdm", "killed")) != []
+
+
+def test_each_recording_names_its_versions() -> None:
+    for name in RUNS:
+        versions = json.loads((RECORDED / name / "about.json").read_text())
+        assert all(version[0].isdigit() for version in versions.values()), name
