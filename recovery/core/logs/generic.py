@@ -13,7 +13,10 @@ line counts only by its shape and by growth:
    lines until then are held back, and count from that moment on.
 3. *A fall* (a launcher that started its workers anew) is believed after two numbers in a row that rise below the
    highest; single stragglers among ranks that share a file don't count.
-4. *Bars come second.* As soon as a keyword counts, bars no longer do.
+4. *Epochs.* Where a higher epoch stands on the line and the number began anew, it counts within the epoch: it goes on
+   from the highest one before (`ep 27 train, step 0, ce 5.3` after `ep 26 train, step 390`). Steps are then as good as the
+   reports are frequent, and progress isn't taken for silence.
+5. *Bars come second.* As soon as a keyword counts, bars no longer do.
 
 A bar without a name is believed by nobody here: data sets, shards and evaluations have the same. Where it is Hugging
 Face's, that format knows by the lines around it.
@@ -28,6 +31,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from recovery.core.logs.fields import bar_of
+from recovery.core.logs.lines import MAX_STEP
 from recovery.core.logs.marks import Memory, finite, step_of
 from recovery.core.types import Signal, SignalKind
 
@@ -49,6 +53,7 @@ _OTHER_FIELD = re.compile(
     rf"|step[_ ]time|iter[_ ]time|time){_IS}[0-9]",
     re.IGNORECASE,
 )
+_EPOCH = re.compile(r"\bep(?:och)?[ :=#\[]{1,3}([0-9]{1,6})\b", re.IGNORECASE)
 _RATE = re.compile(r"(?<![0-9.])([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?:it|steps?|iters?)/s(?:ec)?\b", re.IGNORECASE)
 _SECONDS = re.compile(
     r"(?<![0-9.])([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(ms|s|sec)/(?:it|step|iter|iteration)\b", re.IGNORECASE
@@ -76,13 +81,17 @@ _WORD = re.compile(r"[A-Za-z]{2}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """One line that has the shape of progress. `rises`: how often its series must have risen before it counts."""
+    """One line that has the shape of progress. `rises`: how often its series must have risen before it counts.
+
+    `epoch`: the one that stands before the number, None where none does.
+    """
 
     rule: str
     series: str
     step: int
     rises: int
     least: int = 0  # a number that the series must have come to as well
+    epoch: int | None = None
     loss: float | None = None
     throughput: float | None = None
     step_time_s: float | None = None
@@ -136,7 +145,9 @@ def _keyword(text: str) -> Reading | None:
         return None
     alone = not _WORD.search(text, 0, found.start()) and not _WORD.search(text, found.end())
     word = found[1].lower().replace(" ", "_")
-    return _reading("generic.step", word, found[2], found[3], rises=2 if alone else 0)
+    reading = _reading("generic.step", word, found[2], found[3], rises=2 if alone else 0)
+    epoch = _EPOCH.search(text, 0, found.start())
+    return reading if reading is None or epoch is None else replace(reading, epoch=int(epoch[1]))
 
 
 def _reading(rule: str, word: str, digits: str, total: str | None, *, rises: int) -> Reading | None:
@@ -157,10 +168,10 @@ def _step_time(text: str) -> float | None:
 
 
 class Growth:
-    """Rules 2 to 4: which readings count.
+    """Rules 2 to 5: which readings count.
 
-    `memory` holds, by series: the highest number, a lower one that may begin a fall (-1: none), the rises so far, and
-    the lines held back.
+    `memory` holds, by series: the highest number, a lower one that may begin a fall (-1: none), the rises so far, the
+    lines held back, and where it counts within epochs the last of these and what the ones before it came to.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -173,6 +184,8 @@ class Growth:
         series = self._series(f"{reading.series}@{signal.rank}@{signal.file}", reading.step)
         if series is None:
             return []
+        reading = _in_epochs(series, reading)
+        signal = replace(signal, step=reading.step)
         if not _rises(series, reading):
             if series["rises"] < reading.rises or reading.step < reading.least:
                 _hold(series["held"], signal)
@@ -188,6 +201,17 @@ class Growth:
         if name not in every and len(every) < MAX_SERIES:
             every[name] = {"top": step - 1, "low": -1, "rises": -1, "held": []}
         return every.get(name)
+
+
+def _in_epochs(series: Memory, reading: Reading) -> Reading:
+    """The reading with the number that it has over all epochs."""
+    if reading.epoch is None:
+        return reading
+    before = series.get("base", 0)
+    if reading.epoch > series.get("epoch", reading.epoch) and before + reading.step <= series["top"]:
+        series["base"] = series["top"] + (1 if reading.step == 0 else 0)
+    series["epoch"] = max(reading.epoch, series.get("epoch", 0))
+    return replace(reading, step=min(series.get("base", 0) + reading.step, MAX_STEP))
 
 
 def _rises(series: Memory, reading: Reading) -> bool:

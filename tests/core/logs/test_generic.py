@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -161,3 +162,29 @@ def test_every_new_highest_step_is_reported_and_no_step_twice_in_a_row(steps: li
     assert all(a != b for a, b in pairwise(reported))
     if len(set(steps)) > 1 and max(steps) > steps[0]:
         assert max(steps) in reported
+
+
+def test_a_number_that_begins_anew_with_each_epoch_goes_on_from_the_one_before() -> None:
+    lines = [
+        f"ep {epoch} train, step {step}, ce 5.3, mem_usage:cuda:0 6.8GB, 3.501 sec/step"
+        for epoch in (26, 27, 28)
+        for step in (0, 1, 2)
+    ]
+    assert steps_of(*lines) == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_number_that_goes_on_over_epochs_is_the_step_itself() -> None:
+    lines = [f"epoch {step // 30} step {step} loss 2.5" for step in (10, 20, 30, 40, 70)]
+    assert steps_of(*lines) == [10, 20, 30, 40, 70]
+
+
+def test_a_restart_in_the_same_epoch_is_a_fall_and_no_new_epoch() -> None:
+    lines = [f"epoch 3 step {step} loss 2.5" for step in (10, 20, 30, 10, 20, 30, 40)]
+    assert steps_of(*lines) == [10, 20, 30, 20, 30, 40]
+
+
+def test_epochs_are_remembered_from_one_look_to_the_next() -> None:
+    first = LogParser()
+    steps_of("epoch 1 step 10 loss 2", "epoch 1 step 20 loss 2", "epoch 2 step 10 loss 2", parser=first)
+    second = LogParser(memory=json.loads(json.dumps(first.memory)))
+    assert steps_of("epoch 2 step 20 loss 2", "epoch 3 step 10 loss 2", parser=second) == [40, 50]
