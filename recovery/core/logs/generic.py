@@ -14,8 +14,8 @@ line counts only by its shape and by growth:
 3. *A fall* (a launcher that started its workers anew) is believed after two numbers in a row that rise below the
    highest; single stragglers among ranks that share a file don't count.
 4. *Epochs.* Where a higher epoch stands on the line and the number began anew, it counts within the epoch: it goes on
-   from the highest one before (`ep 27 train, step 0, ce 5.3` after `ep 26 train, step 390`). Steps are then as good as the
-   reports are frequent, and progress isn't taken for silence.
+   from the highest one before (`ep 27 train, step 0, ce 5.3` after `ep 26 train, step 390`). Steps are then as good as
+   the reports are frequent, and progress isn't taken for silence.
 5. *Bars come second.* As soon as a keyword counts, bars no longer do.
 
 A bar without a name is believed by nobody here: data sets, shards and evaluations have the same. Where it is Hugging
