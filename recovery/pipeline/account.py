@@ -37,7 +37,7 @@ from recovery.pipeline.ledger_facts import RunFacts, Told, facts_of, history_of,
 
 EVERY = timedelta(minutes=1)  # a ledger that can still change is looked at
 SETTLING = timedelta(minutes=10)  # … and one whose run is over, until nothing late can come any more
-AT_ONCE = 200  # runs of each kind that are looked at after one look for what is due: ten thousand take turns
+AT_ONCE = 100  # runs of each kind that are looked at after one look for what is due: ten thousand take turns
 
 ENTRY_FIELDS = ("start_us", "end_us", "day", "category", "gpus", "job_id", "policy", "before_start")
 _entry_row = attrgetter("start", "end", "day", "category", "gpus", "job", "policy", "before_start")

@@ -22,8 +22,8 @@ from django.db.models import QuerySet
 
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Incident, LogFile
-from recovery.pipeline.beside import waits_to_be_judged
 from recovery.pipeline import push
+from recovery.pipeline.beside import waits_to_be_judged
 from recovery.pipeline.bulk import write_changes
 from recovery.pipeline.glance import quiet_attempts
 from recovery.pipeline.ingest import QUIET_FIELDS, positions, store_readings, superseded
@@ -130,16 +130,19 @@ class _Batch:
         reads = [attempt.pk for attempt in attempts if attempt.started_at is not None and attempt.pk not in over]
         known, wanted = positions(reads), [(source.read, source.wants(reads)) for source in SOURCES if reads]
         some: list[_Watched] = []
+        signals = 0
         for attempt in attempts:
             watched = _Watched(attempt=attempt, held=holds(attempt, self.site, now=self.now))
             if attempt.pk in reads:
                 sources = tuple(read for read, wants in wanted if attempt.pk in wants)
                 self._guarded(attempt, partial(self._read_one, watched, known.get(attempt.pk, {}), sources))
-            if attempt.pk not in self._next:
-                some.append(watched)
-            if sum(len(each.reading.signals) for each in some if each.reading) > MOST_SIGNALS:
+            if attempt.pk in self._next:
+                continue
+            some.append(watched)
+            signals += len(watched.reading.signals) if watched.reading is not None else 0
+            if signals > MOST_SIGNALS:
                 yield some
-                some = []
+                some, signals = [], 0
         yield some
 
     def _read_one(self, watched: _Watched, known: Mapping[str, LogFile], sources: tuple[ReadSource, ...]) -> None:
