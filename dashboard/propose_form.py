@@ -18,7 +18,13 @@ STEPS = 20  # of the newest complete checkpoints are offered
 class ProposeForm(forms.Form):
     """Made for the execution that would be acted on: it offers that one's nodes and its run's complete checkpoints."""
 
-    action = forms.ChoiceField(widget=forms.RadioSelect, error_messages={"required": "Choose what is to be done."})
+    action = forms.ChoiceField(
+        widget=forms.RadioSelect,
+        error_messages={
+            "required": "Choose what is to be done.",
+            "invalid_choice": "That does not fit where the job stands now: choose again.",
+        },
+    )
     exclude_nodes = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
     node = forms.ChoiceField(required=False)
     step = forms.TypedChoiceField(required=False, coerce=int, empty_value=None)

@@ -20,6 +20,8 @@ from tests.factories import make_token
 ROUTES: list[tuple[str, str, Permission | Access]] = [
     ("GET", "incidents", Permission.VIEW),
     ("GET", "incidents/<int:pk>", Permission.VIEW),
+    ("POST", "incidents/<int:pk>/proposals", Permission.OPERATE),
+    ("POST", "actions/<int:pk>/undo", Permission.OPERATE),
     ("GET", "recommendations", Permission.VIEW),
     ("GET", "recommendations/<int:pk>", Permission.VIEW),
     ("POST", "recommendations/<int:pk>/approve", Permission.DECIDE),

@@ -37,6 +37,8 @@ CHANGES = {
     "/recommendations/{recommendation}/approve/": "approver",
     "/recommendations/{recommendation}/reject/": "approver",
     "/incidents/{incident}/close/": "operator",
+    "/incidents/{incident}/propose/": "operator",
+    "/actions/{action}/undo/": "operator",
     "/clusters/{cluster}/examine/": "operator",
     "/clusters/{cluster}/pause/": "operator",
     "/clusters/{cluster}/push-tokens/make/": "operator",
@@ -67,6 +69,7 @@ def numbers(question: Question) -> dict[str, int]:
         "cluster": question.incident.run.cluster_id,
         "policy": make_policy().number,
         "token": 1,
+        "action": 1,
     }
 
 
