@@ -56,6 +56,9 @@ def test_every_table_that_a_person_meets_has_a_word() -> None:
     storage = {
         "ApiToken",
         "LogFile",
+        "RollupDue",
+        "TenMinuteRollup",
+        "Upkeep",
         "Membership",
         "Node",
         "KernelLog",
