@@ -34,8 +34,10 @@ coverage: dev-venv system-packages ## Run every test and tell which lines they r
 test-newslurm: dev-venv system-packages ## The back ends on Slurm 26.05 with pyslurm, in a chroot of a newer Debian (root, Debian)
 	@$(PY) -m tests.newslurm
 
-torture: dev-venv system-packages ## Break what runs beside a recovery, then kill it at every write, commit and call (an hour)
+torture: dev-venv system-packages ## Bad weather, then a kill at every write, commit and call of every action (hours)
 	@$(PY) -m tests.postgres -m pytest -m torture tests/e2e
+	@lab=$$(mktemp -d)/lab; $(PY) -m recovery.demo.lab up $$lab --accounting && \
+	  $(PY) -m tests.torture --lab $$lab --processes 4; status=$$?; $(PY) -m recovery.demo.lab wipe $$lab; exit $$status
 	@$(PY) -m tests.torture
 
 check: dev-venv ## Lint, types, import contracts, migrations, OpenAPI, production settings

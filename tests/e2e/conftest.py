@@ -15,6 +15,7 @@ from recovery.demo.processes import wait_until
 from recovery.models import Incident
 from recovery.pipeline.report import incident_report
 from tests import ledger_balance
+from tests.daemons import Daemon
 from tests.e2e.site import Site
 
 PASSWORD = "correct horse battery"
@@ -32,6 +33,15 @@ def site(
     site.stop()
     ledger_balance.assert_all_balanced(f"real Slurm, {request.node.name}")
     _tidy(slurm_lab)
+
+
+@pytest.fixture
+def stormy(site: Site, own_redis: tuple[Daemon, str]) -> Site:
+    """A site that acts by itself, with a Redis of its own that may be broken."""
+    site.redis_url = own_redis[1]
+    site.policy(gpu_hardware="auto")
+    site.connect()
+    return site
 
 
 def _tidy(lab: SlurmLab) -> None:

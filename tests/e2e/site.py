@@ -40,6 +40,7 @@ class Site:
     folder: Path
     redis_url: str
     processes: dict[str, Daemon] = field(default_factory=dict)
+    more_env: dict[str, str] = field(default_factory=dict)
 
     # --- the product --------------------------------------------------------------------------------------------------
     @property
@@ -51,6 +52,7 @@ class Site:
             "RECOVERY_DATA_DIR": str(self.folder / "data"),
             "RECOVERY_LOG_ROOTS": str(self.folder),
             "RECOVERY_LOG_LEVEL": "WARNING",
+            **self.more_env,
         }
 
     def start(self, *names: str) -> None:
@@ -133,6 +135,10 @@ class Site:
         return self.client.attempts([job_id], since=datetime(2020, 1, 1, tzinfo=UTC)).get(job_id, [])
 
     @property
+    def cluster(self) -> Cluster:
+        return Cluster.objects.get()
+
+    @property
     def incident(self) -> Incident:
         return Incident.objects.latest("pk")
 
@@ -167,4 +173,5 @@ class Site:
         )
         rows = [*cases, *attempts, *Cluster.objects.values("error", "seen_at")]
         actions = [f"{action.state}: {action.detail} {action.calls}" for action in Action.objects.all()]
+        actions += [f"{row.action}: {row.mode} {row.mode_reason}" for row in Recommendation.objects.all()]
         return "\n".join([*map(str, rows), *actions, *self.lab.status()])

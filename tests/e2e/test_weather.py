@@ -1,66 +1,26 @@
-"""Whatever fails beside it, a recovery is done once and comes to its end.
+"""Whatever fails beside it, a recovery is done once and comes to its end, and its ledger balances.
 
-The first runs with the other tests, all of them by `make torture`.
+The first runs with the other tests, all of them by `make torture`. Times that are wrong, late or long are in
+test_weather_of_times.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import signal
 
 import pytest
 import redis
-from django.db import connection
+from django.db import OperationalError, connection
 
-from recovery.core.lifecycle import ActionState, IncidentState
-from recovery.core.types import Outcome
-from recovery.models import Action, Cluster, Event, Incident, Sample
+from recovery.core.lifecycle import IncidentState
+from recovery.demo.processes import wait_until
+from recovery.models import Cluster
 from tests.daemons import Daemon
 from tests.e2e.site import Site
+from tests.e2e.storm import fall_in, recovered_exactly_once, wait_for_news
 
 pytestmark = [pytest.mark.slurm, pytest.mark.accounting, pytest.mark.redis, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def stormy(site: Site, own_redis: tuple[Daemon, str]) -> Site:
-    """A site that acts by itself, with a Redis of its own that may be broken."""
-    site.redis_url = own_redis[1]
-    site.policy(gpu_hardware="auto")
-    site.connect()
-    return site
-
-
-def wait_for_news(site: Site) -> None:
-    """Until the cluster was looked at again.
-
-    A worker or beat that has ended is started again, as every service manager does: Celery's worker ends itself where
-    its broker goes away a second time while it is still connecting (seen with kombu 5.7).
-    """
-    before = Cluster.objects.get().seen_at
-
-    def looked() -> bool:
-        for name in [name for name, daemon in site.processes.items() if not daemon.is_running()]:
-            site.start(name)
-        return Cluster.objects.get().seen_at != before
-
-    site.wait(looked, what="another look at the cluster")
-
-
-def fall_in(state: IncidentState) -> Callable[[], bool]:
-    return lambda: Event.objects.filter(verb=f"incident.{state}").exists()
-
-
-def recovered_exactly_once(site: Site, job: str) -> None:
-    site.wait_for(IncidentState.CLOSED, within=150)
-    assert site.incident.outcome == Outcome.RECOVERED
-    assert Incident.objects.count() == 1
-    begun = Action.objects.exclude(called_at=None)  # one whose facts changed before its first call is not done
-    assert begun.get().state == ActionState.CONVERGED
-    assert site.record(job).restart_count == 1
-    site.wait(lambda: len(site.history(job)) == 2, what="both attempts in accounting")
-    first = list(Sample.objects.filter(attempt__number=0).order_by("step").values_list("step", flat=True))
-    assert first == list(range(1, len(first) + 1))
-    moves = list(Event.objects.filter(subject_kind="incident").values_list("new", flat=True))
-    assert moves.count("restoring") == moves.count("closed") == 1
 
 
 def test_two_beats_and_two_workers_do_everything_once(stormy: Site) -> None:
@@ -105,6 +65,35 @@ def end_every_session() -> None:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+
+
+@pytest.mark.torture
+def test_a_database_that_crashes_and_recovers_loses_nothing(stormy: Site) -> None:
+    """One of its processes is killed: PostgreSQL then ends all others, reads its journal again and starts anew."""
+    stormy.start("worker", "beat")
+    job = stormy.submit(faults=["kind=ecc,step=20,rank=3,attempt=0"])
+    for moment in (IncidentState.DETECTED, IncidentState.ACTING, IncidentState.RESTORING):
+        stormy.wait(fall_in(moment), what=moment)
+        crash_the_database()
+        wait_for_news(stormy)
+    recovered_exactly_once(stormy, job)
+
+
+def crash_the_database() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+    connection.close()
+    os.kill(pid, signal.SIGKILL)
+
+    def is_back() -> bool:
+        try:
+            connection.ensure_connection()
+        except OperationalError:
+            return False
+        return True
+
+    assert wait_until(is_back, timeout_s=30)
 
 
 @pytest.mark.torture

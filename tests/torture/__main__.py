@@ -1,4 +1,4 @@
-"""Run the crash points of every scenario and print what was tried and what went wrong, as JSON."""
+"""Run the crash points of every action and print what was tried and what went wrong, as JSON."""
 
 from __future__ import annotations
 
@@ -7,23 +7,47 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recovery.demo.lab import SlurmLab
+
+if TYPE_CHECKING:
+    from tests.torture.crash import Report
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="try every Nth point, and all around calls")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="so many at a time")
+    parser.add_argument("--lab", type=Path, metavar="FOLDER", help="on the real Slurm of this lab, around calls only")
+    parser.add_argument("--most", type=int, default=0, metavar="N", help="with --lab: only so many points of each")
     parser.add_argument("scenario", nargs="*", help="default: all")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="torture-") as folder:
+        Path(folder).chmod(0o755)
         set_up(folder)
-        from tests.torture import crash  # noqa: PLC0415 - the settings must be known first
+        reports = [report.as_json() for report in _reports(options, Path(folder))]
+    print(json.dumps(reports, indent=2))
+    return int(any(report["failed"] for report in reports))
 
-        reports = [
-            crash.run(name, Path(folder) / name, every=options.every) for name in options.scenario or crash.SCENARIOS
-        ]
-    print(json.dumps([report.as_json() for report in reports], indent=2))
-    return int(any(report.failed for report in reports))
+
+def _reports(options: argparse.Namespace, folder: Path) -> Iterator[Report]:
+    """One after the other, each said as it comes."""
+    from tests.torture import crash, real, scenarios  # noqa: PLC0415 - the settings must be known first
+
+    names, processes = options.scenario or list(scenarios.SCENARIOS), options.processes
+    if options.lab:
+        lab = SlurmLab.existing(options.lab)
+        found = iter(
+            real.run([n for n in names if n != "nothing"], folder, lab, processes=processes, most=options.most)
+        )
+    else:
+        found = (crash.run(name, folder / name, every=options.every, processes=processes) for name in names)
+    for report in found:
+        print(report.in_words(), file=sys.stderr, flush=True)
+        yield report
 
 
 def set_up(folder: str) -> None:

@@ -1,53 +1,39 @@
-"""Kill the product at every point of a recovery, start it again, and compare with the simulated Slurm's own record.
+"""Kill the product at every point of an action, start it again, and compare with the simulated Slurm's own record.
 
-One world is prepared up to the moment before the fault. Each trial puts a copy in its place (the world knows its
-folder by name), lets a process work on the copy until it
-is killed at its point, lets a second process finish, and judges what both left behind.
+One world is prepared up to the moment before. An undisturbed run names the points, and leaves a copy of the world as it
+was at the beginning of each look. A trial makes the world again what it was then, lets a process work on until it is
+killed at its point, lets a second process finish, and judges what both left behind.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import sys
-import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from itertools import pairwise
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from django.conf import settings
 from django.core.management import call_command
-from django.db import connection, connections
 
-from recovery.core.lifecycle import ActionState, IncidentState
-from recovery.core.types import JobState
-from recovery.models import Action, Attempt, Event, Incident
+from recovery.models import Action, Incident
+from recovery.models.access import Role
 from recovery.slurm.base import SlurmClient
-from recovery.slurm.simulator import Fault, FaultKind
-from tests.pipeline.sim_desk import RHYTHM, START, SimDesk, make_policy
-from tests.torture.points import MortalClient, Points
+from tests.factories import make_user
+from tests.pipeline.sim_desk import START, make_policy
+from tests.torture.desks import SIM_RHYTHM, VirtualDesk
+from tests.torture.judge import Verdict, judge
+from tests.torture.points import MortalClient, Points, accepted
+from tests.torture.processes import in_child, make_again, side_by_side, use
+from tests.torture.scenarios import BY_POLICY, SCENARIOS, Desk, Scenario
 
 ENOUGH = timedelta(minutes=12)  # of virtual time: a killed worker's lease of 90 s runs out several times over
-SCENARIOS: dict[str, Fault] = {
-    "requeue_excluding": Fault(kind=FaultKind.ECC, step=33, rank=9),
-    "requeue": Fault(kind=FaultKind.HANG, step=33),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is wrong after a trial; nothing, where the product kept its word."""
-
-    doubles: list[str] = field(default_factory=list)
-    losses: list[str] = field(default_factory=list)
-    gaps: list[str] = field(default_factory=list)  # in the record of what was done
-    story: list[str] = field(default_factory=list)  # where something is wrong: what was recorded
+AFTERWARDS_S = 20.0  # that nothing more is done is looked at for so long
+OUR_MARK = "set_admin_comment"  # our key on the job: begun once, and done without where its answer is not known
 
 
 @dataclass(slots=True)
@@ -56,59 +42,73 @@ class Report:
     points: int = 0
     tried: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
-    failed: dict[str, Verdict] = field(default_factory=dict)
+    failed: dict[str, Any] = field(default_factory=dict)  # point → verdict
 
-    def as_json(self) -> dict[str, object]:
-        return {
-            "scenario": self.scenario,
-            "points": self.points,
-            "tried": self.tried,
-            "doubles": sum(bool(verdict.doubles) for verdict in self.failed.values()),
-            "losses": sum(bool(verdict.losses) for verdict in self.failed.values()),
-            "gaps": sum(bool(verdict.gaps) for verdict in self.failed.values()),
-            "kinds": dict(sorted(self.kinds.items())),
-            "failed": {point: asdict(verdict) for point, verdict in self.failed.items()},
-        }
+    def counts(self) -> dict[str, int]:
+        found = {"points": self.points, "tried": self.tried}
+        for wrong in ("doubles", "losses", "gaps"):
+            found[wrong] = sum(bool(verdict[wrong]) for verdict in self.failed.values())
+        return found
+
+    def in_words(self) -> str:
+        return f"{self.scenario}: {', '.join(f'{count} {what}' for what, count in self.counts().items())}"
+
+    def as_json(self) -> dict[str, Any]:
+        kinds = dict(sorted(self.kinds.items()))
+        return {"scenario": self.scenario, **self.counts(), "kinds": kinds, "failed": self.failed}
 
 
-def run(scenario: str, folder: Path, *, every: int) -> Report:
-    """Try every `every`-th point, and each one around a call of the scheduler."""
+def run(scenario: str, folder: Path, *, every: int, processes: int) -> Report:
+    """Try every `every`-th point, and each one around a call; shared between so many processes."""
+    slots = [folder / str(number) for number in range(processes)]
+    side_by_side([
+        partial(_share, scenario, slot, every=every, number=number, of=processes) for number, slot in enumerate(slots)
+    ])  # fmt: skip
     report = Report(scenario=scenario)
-    before, trial = folder / "before", folder / "trial"
-    _in_child(lambda: _prepare(trial, SCENARIOS[scenario]))
-    trial.rename(before)
-    labels = _whole(before, trial)
-    report.points = len(labels)
-    for number, label in enumerate(labels):
-        if number % every and " the call " not in label:
-            continue
-        verdict = _trial(before, trial, die_at=number)
-        report.tried += 1
-        report.kinds[label] += 1
-        if verdict != Verdict():
-            report.failed[f"{number}: {label}"] = verdict
+    for slot in slots:
+        part = json.loads((slot / "report.json").read_text(encoding="utf-8"))
+        report.points = part["points"]
+        report.tried += sum(part["kinds"].values())
+        report.kinds.update(part["kinds"])
+        report.failed |= part["failed"]
+        shutil.rmtree(slot)
     return report
 
 
-def _whole(before: Path, folder: Path) -> list[str]:
-    """The points of one undisturbed run, whose outcome must be right too."""
-    shutil.copytree(before, folder)
-    _in_child(lambda: _finish(folder))
-    verdict = _stored_verdict(folder)
+def _share(scenario: str, folder: Path, *, every: int, number: int, of: int) -> None:
+    """One process's share of the trials, in a world of its own."""
+    in_child(lambda: _prepare(folder / "trial", scenario))
+    labels, begins = _whole(scenario, folder)
+    wanted = [n for n, label in enumerate(labels) if n % every == 0 or " the " in label]
+    kinds: Counter[str] = Counter()
+    failed: dict[str, Any] = {}
+    for point in wanted[number::of]:
+        verdict = _trial(scenario, folder, begins, die_at=point)
+        kinds[labels[point]] += 1
+        if verdict != Verdict():
+            failed[f"{point}: {labels[point]}"] = asdict(verdict)
+    report = {"points": len(labels), "kinds": kinds, "failed": failed}
+    (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+
+
+def _whole(scenario: str, folder: Path) -> tuple[list[str], list[int]]:
+    """The points of one undisturbed run, whose outcome must be right too, and the first point of each of its looks."""
+    trial = folder / "trial"
+    in_child(lambda: _finish(trial, scenario, keep=folder / "looks"))
+    verdict = _stored_verdict(trial)
     if verdict != Verdict():
-        raise AssertionError(f"wrong without any kill: {verdict}")
-    labels = cast("list[str]", json.loads((folder / "labels.json").read_text(encoding="utf-8")))
-    shutil.rmtree(folder)
-    return labels
+        raise AssertionError(f"{scenario} is wrong without any kill: {verdict}")
+    labels, begins = json.loads((trial / "labels.json").read_text(encoding="utf-8"))
+    return labels, begins
 
 
-def _trial(before: Path, folder: Path, *, die_at: int) -> Verdict:
-    shutil.copytree(before, folder)
-    _in_child(lambda: _work(folder, die_at=die_at), killed=True)
-    _in_child(lambda: _finish(folder))
-    verdict = _stored_verdict(folder)
-    shutil.rmtree(folder)
-    return verdict
+def _trial(scenario: str, folder: Path, begins: Sequence[int], *, die_at: int) -> Verdict:
+    look = len(list(takewhile(lambda first: first <= die_at, begins))) - 1
+    trial = folder / "trial"
+    make_again(trial, folder / "looks" / str(look))
+    in_child(lambda: _work(trial, SCENARIOS[scenario], die_at=die_at - begins[look]), killed=True)
+    in_child(lambda: _finish(trial, scenario))
+    return _stored_verdict(trial)
 
 
 def _stored_verdict(folder: Path) -> Verdict:
@@ -118,126 +118,87 @@ def _stored_verdict(folder: Path) -> Verdict:
 # --- in a process of its own -----------------------------------------------------------------------------------------
 
 
-def _in_child(work: Callable[[], object], *, killed: bool = False) -> None:
-    """Run it in a forked process, and see that it ended as it should."""
-    connections.close_all()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:  # noqa: BLE001 - whatever it is, this process ends here and says so
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
-    _, status = os.waitpid(pid, 0)
-    if killed and not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
-        raise AssertionError(f"it should have been killed, and ended with {status}")
-    if not killed and status:
-        raise AssertionError(f"a process of the trial ended with {status}")
-
-
-def _use(folder: Path) -> None:
-    database = str(folder / "recovery.sqlite3")
-    settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = database
-    settings.LOG_ROOTS = settings.CHECKPOINT_ROOTS = [str(folder.parent)]
-    for name, value in RHYTHM.items():
-        setattr(settings, name, value)
-
-
-def _prepare(folder: Path, fault: Fault) -> None:
+def set_up(folder: Path, *, automatic: bool, rhythm: dict[str, float]) -> None:
+    """An empty database in `folder`, two people, and a policy."""
     folder.mkdir(parents=True)
-    _use(folder)
+    use(folder, rhythm)
     call_command("migrate", verbosity=0)
-    make_policy({"name": "all", "classes": "*", "mode": "auto"})
-    desk = SimDesk(folder / "world")
-    desk.submit(fault)
-    desk.run_until(lambda: Attempt.objects.filter(last_step__gte=26).exists())
+    make_policy({"name": "all", "classes": "*", "mode": "auto" if automatic else "approve"})
+    for role in (Role.OPERATOR, Role.APPROVER):
+        make_user(role=role)
+
+
+def _prepare(folder: Path, scenario: str) -> None:
+    set_up(folder, automatic=scenario in BY_POLICY, rhythm=SIM_RHYTHM)
+    desk = VirtualDesk(folder / "world")
+    SCENARIOS[scenario].prepare(desk)
+    (folder / "began").write_text(desk.now.isoformat(), encoding="utf-8")
     _store_time(folder, desk.now)
 
 
-def _work(folder: Path, *, die_at: int | None) -> tuple[SimDesk, Points]:
-    """Go on until the case is closed, or until this process dies."""
-    _use(folder)
-    points = Points(die_at=die_at)
-    desk = SimDesk(folder / "world", now=datetime.fromisoformat((folder / "now").read_text(encoding="utf-8")))
+def _work(
+    folder: Path, scenario: Scenario, *, die_at: int | None = None, keep: Path | None = None
+) -> tuple[VirtualDesk, Points, list[int]]:
+    """Go on until the case rests, or until this process dies. `keep`: a copy of the world before each look."""
+    use(folder, SIM_RHYTHM)
+    points = Points(folder / "journal", die_at=die_at)
+    desk = VirtualDesk(folder / "world", now=_time(folder, "now"))
     desk.client = cast("SlurmClient", MortalClient(desk.client, points))
-    end = START + ENOUGH
+    begins: list[int] = []
+    end = _time(folder, "began") + ENOUGH
     with points.watched():
-        while not _is_closed() and desk.now < end:
+        while not scenario.is_over() and desk.now < end:
+            if keep is not None:
+                shutil.copytree(folder, keep / str(len(begins)))
+            begins.append(len(points.labels))
+            scenario.press(desk)
             desk.run(2)
             _store_time(folder, desk.now)
-    return desk, points
+    return desk, points, begins
 
 
-def _finish(folder: Path) -> None:
-    desk, points = _work(folder, die_at=None)
-    (folder / "labels.json").write_text(json.dumps(points.labels), encoding="utf-8")
-    (folder / "verdict.json").write_text(json.dumps(asdict(_judge(desk))), encoding="utf-8")
+def _finish(folder: Path, scenario: str, *, keep: Path | None = None) -> None:
+    desk, points, begins = _work(folder, SCENARIOS[scenario], keep=keep)
+    desk.run(AFTERWARDS_S)
+    (folder / "labels.json").write_text(json.dumps([points.labels, begins]), encoding="utf-8")
+    verdict = verdict_on(SCENARIOS[scenario], desk, accepted(folder / "journal"), since=START)
+    (folder / "verdict.json").write_text(json.dumps(asdict(verdict)), encoding="utf-8")
 
 
 def _store_time(folder: Path, now: datetime) -> None:
     (folder / "now").write_text(now.isoformat(), encoding="utf-8")
 
 
-def _is_closed() -> bool:
-    cases = Incident.objects.values_list("state", flat=True)
-    return bool(cases) and set(cases) == {IncidentState.CLOSED}
+def _time(folder: Path, name: str) -> datetime:
+    return datetime.fromisoformat((folder / name).read_text(encoding="utf-8"))
 
 
 # --- the judgement ---------------------------------------------------------------------------------------------------
 
 
-def _judge(desk: SimDesk) -> Verdict:
-    doubles, losses, gaps = _doubles(desk), _losses(desk), _gaps()
-    wrong = doubles or losses or gaps
-    return Verdict(doubles=doubles, losses=losses, gaps=gaps, story=_story() if wrong else [])
-
-
-def _story() -> list[str]:
-    events = Event.objects.exclude(verb__contains=".call_").order_by("pk")
-    return [f"{e.at:%H:%M:%S} {e.subject_kind} {e.subject_id} {e.verb}: {e.reason}" for e in events]
-
-
-def _doubles(desk: SimDesk) -> list[str]:
-    """By Slurm's own record: one restart, two executions; and one case, one action."""
-    (job,) = desk.client.jobs()
-    attempts = desk.client.attempts([job.job_id], since=START)[job.job_id]
-    counted = {
-        "restarts": (job.restart_count, 1),
-        "executions": (len(attempts), 2),
+def verdict_on(scenario: Scenario, desk: Desk, calls: Sequence[str], *, since: datetime) -> Verdict:
+    """By Slurm's own record: its jobs, their restarts, its accounting of executions, its nodes."""
+    jobs, incident = sorted(desk.client.jobs(), key=lambda job: int(job.job_id)), Incident.objects.earliest("pk")
+    if not jobs:
+        return judge({"jobs that Slurm still lists": (0, scenario.jobs)}, {})
+    first = jobs[0]
+    attempts = desk.client.attempts([first.job_id], since=since)[first.job_id]
+    effects = {
+        "jobs": (len(jobs), scenario.jobs),
+        "restarts": (first.restart_count, scenario.restarts),
+        "executions": (len(attempts), scenario.executions),
         "cases": (Incident.objects.count(), 1),
-        "actions": (Action.objects.count(), 1),
+        "actions": (Action.objects.count(), scenario.earlier + bool(scenario.calls)),
+        **{f"the call {name}": (max(calls.count(name), name == OUR_MARK), 1) for name in scenario.calls},
     }
-    return [f"{what}: {found}" for what, (found, right) in counted.items() if found > right]
-
-
-def _losses(desk: SimDesk) -> list[str]:
-    (job,) = desk.client.jobs()
-    incident = Incident.objects.earliest("pk")
-    action = Action.objects.filter(incident=incident).first()
+    stranger = sorted(set(calls) - set(scenario.calls))
     wrong = {
-        f"the job is {job.state}": job.state is not JobState.RUNNING,
-        "the job was never put back": job.restart_count < 1,
-        f"the case is {incident.state} {incident.outcome}: {incident.alarm}": incident.outcome != "recovered",
-        "the case has no action": action is None,
-        "the action did not converge": action is not None and action.state != ActionState.CONVERGED,
-        "the exclusion is lost": action is not None and not set(action.exclude_nodes) <= set(job.excluded_nodes),
+        f"the job is {first.state}": first.state is not scenario.state,
+        f"the last job is {jobs[-1].state}": scenario.jobs > 1 and jobs[-1].state.is_terminal,
+        f"the case is {incident.state} {incident.outcome}: {incident.alarm}": (
+            incident.state not in scenario.over or (incident.outcome or None) != scenario.outcome
+        ),
+        f"nobody asked for {stranger}": bool(stranger),
+        **scenario.wrong(desk, first),
     }
-    return [what for what, is_so in wrong.items() if is_so]
-
-
-def _gaps() -> list[str]:
-    """Each change of state is written down once, and the chain of them has no break."""
-    gaps = []
-    for kind, row in (("incident", Incident.objects.earliest("pk")), ("action", Action.objects.first())):
-        events = Event.objects.filter(subject_kind=kind, subject_id=row.pk if row else 0).exclude(new="")
-        moves = list(events.order_by("pk").values_list("old", "new"))
-        for (_, new), (old, _) in pairwise(moves):
-            if new != old:
-                gaps.append(f"{kind}: from {new} to {old} without a word")
-        if row is not None and (not moves or moves[-1][1] != row.state):
-            gaps.append(f"{kind}: {row.state} is not what the last event says")
-    return gaps
+    return judge(effects, wrong)

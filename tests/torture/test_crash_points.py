@@ -1,20 +1,47 @@
+"""A quick set of what `make torture` tries: see CONTRIBUTING.md."""
+
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from recovery.core.types import ActionKind
+from recovery.demo.lab import SlurmLab
+from tests.torture.real import points_of
+from tests.torture.scenarios import SCENARIOS
 
-@pytest.mark.timeout(600)  # a few trials, each two processes that work through a whole recovery
-@pytest.mark.parametrize("scenario", ["requeue", "requeue_excluding"])
-def test_whenever_it_is_killed_a_recovery_is_done_once_and_whole(scenario: str) -> None:
-    """Every call's two sides, and one in 250 of the other points; `make torture` tries them all."""
-    command = [sys.executable, "-m", "tests.torture", "--every", "250", scenario]
+
+def tried(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.torture", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     (report,) = json.loads(done.stdout)
+    assert isinstance(report, dict)
+    return report
+
+
+def test_every_action_has_its_scenario() -> None:
+    assert {scenario.kind for scenario in SCENARIOS.values()} == set(ActionKind)
+
+
+@pytest.mark.timeout(600)  # a dozen trials, each two processes that work through a whole recovery
+@pytest.mark.parametrize("scenario", ["requeue_excluding", "resubmit", "restore_older"])
+def test_killed_around_any_call_or_its_commit_an_action_is_done_once_and_whole(scenario: str) -> None:
+    """Those of the most calls."""
+    report = tried("--every", "100000", scenario)
     assert report["failed"] == {}
-    assert report["tried"] > 4
-    assert sum(number for point, number in report["kinds"].items() if " the call " in point) in (2, 6)
+    assert report["tried"] >= len(points_of(scenario))
+    assert {name for name in report["kinds"] if " the " in name} == {*points_of(scenario)}
+
+
+@pytest.mark.slurm
+@pytest.mark.accounting
+@pytest.mark.timeout(300)
+def test_on_a_real_slurm_as_well(slurm_lab: SlurmLab) -> None:
+    report = tried("--lab", str(slurm_lab.root), "--most", "3", "--processes", "3", "requeue_excluding")
+    assert report["failed"] == {}
+    assert report["tried"] == 3
