@@ -12,6 +12,7 @@ from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Attempt, LogFile, Sample
 from recovery.pipeline.ingest import ingest_attempt
 from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
+from recovery.pipeline.reading import read_attempt
 from tests.core.logs.lines import megatron
 from tests.factories import ago, make_attempt, make_job, make_policy
 
@@ -26,7 +27,7 @@ def attempt(tmp_path: Path, settings: Any) -> Make:
     def make(log: Any = None, **fields: Any) -> Attempt:
         options = {} if log is None else {"log": log}
         job = make_job(options=options, **{"job_id": "4711_3", "raw_id": "4740", "name": "train", **fields})
-        return make_attempt(job=job, nodes=["gpu-01", "gpu-02"], started_at=ago(3600), ended_at=None)
+        return make_attempt(job=job, nodes=["gpu-01", "gpu-02"], started_at=ago(3600), ended_at=None, last_step=None)
 
     return make
 
@@ -106,3 +107,14 @@ def test_the_newest_step_of_a_long_backlog_counts_before_its_turn_comes(attempt:
         pass
     assert set(Sample.objects.values_list("step", flat=True)) == {1, 2, 3, 900}
     assert Sample.objects.count() == 4
+
+
+def test_a_site_pattern_of_the_policy_reads_what_is_blind_without_it(attempt: Make, tmp_path: Path) -> None:
+    made = attempt(f"{tmp_path}/a.out")
+    write(tmp_path, a="".join(f"[upd] {number}/90 | L=2.{number}\n" for number in (7, 8)))
+    read_attempt(made, {}, now=ago(0))
+    assert made.last_step is None
+    make_policy(rules={**DEFAULT_RULES, "log_pattern": r"\[upd\] (?P<step>\d+)/\d+ \| L=(?P<loss>\S+)"})
+    reading = read_attempt(made, {}, now=ago(0), own=site_pattern())
+    assert [(signal.step, signal.loss) for signal in reading.signals] == [(7, 2.7), (8, 2.8)]
+    assert made.last_step == 8
