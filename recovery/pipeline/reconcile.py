@@ -90,7 +90,7 @@ def work_on_incident(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
 def _rhythm(incident: Incident, now: datetime) -> timedelta:
     """As often as the cluster is polled; a case that only waits for people is looked at less often after a while."""
     usual = timedelta(seconds=min(settings.TICK_S, incident.run.cluster.poll_interval_s))
-    quiet = incident.state in (IncidentState.WATCHING, IncidentState.NEEDS_PERSON)
+    quiet = incident.state in (IncidentState.WATCHING, IncidentState.NEEDS_PERSON) and incident.danger_at is None
     return max(usual, QUIET_RHYTHM) if quiet and now - incident.detected_at > QUIET_AFTER else usual
 
 

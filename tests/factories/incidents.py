@@ -140,6 +140,7 @@ def make_danger(*, in_s: float = 360.0, **fields: Any) -> Incident:
         "state": "as_expected",
         "expected": "Requeue, restoring step 840.",
         "seen": "Runs.",
+        "contradictions": [],
     }
     danger = {
         "state": IncidentState.NEEDS_PERSON, "new_attempt": new, "alarm": alarm, "trouble": Outcome.FROM_SCRATCH,
