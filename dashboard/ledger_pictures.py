@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from dashboard import wording
 from recovery.core.ledger import Category
@@ -15,6 +15,7 @@ from recovery.core.ledger.words import CATEGORY_WORDS, PICTURE_ORDER
 WIDTH, HEIGHT = 1000.0, 100.0  # of the drawing; it is stretched to its place
 LEAST = 1.5  # a share that is there can be seen
 STRIP = 240  # columns of a strip
+NO_TIME = mark_safe('<span class="unknown">no time</span>')
 
 Rect = tuple[str, float, float, float, str]  # category, x, width, height, what it says on hover
 
@@ -45,7 +46,7 @@ def shares(seconds: Mapping[Category, float]) -> list[Share]:
 def bar(seconds: Mapping[Category, float]) -> SafeString:
     found = shares(seconds)
     if not found:
-        return format_html('<span class="unknown">no time</span>')
+        return NO_TIME
     widths = [max(LEAST, part.share * WIDTH) for part in found]
     scale, x, parts = WIDTH / sum(widths), 0.0, []
     for part, width in zip(found, widths, strict=True):
@@ -57,7 +58,7 @@ def bar(seconds: Mapping[Category, float]) -> SafeString:
 def strip(pieces: Sequence[tuple[int, int, str]]) -> SafeString:
     """What a run did from moment to moment: each column what most of its time went into."""
     if not pieces:
-        return format_html('<span class="unknown">no time</span>')
+        return NO_TIME
     begin, whole = pieces[0][0], pieces[-1][1] - pieces[0][0]
     columns: list[dict[str, int]] = [{} for _ in range(STRIP)]
     for start, end, category in pieces:
@@ -82,7 +83,7 @@ def columns(days: Sequence[tuple[str, Mapping[Category, float]]]) -> SafeString:
     """One column for each day, as high as the wall time of all its runs; the highest fills the picture."""
     most = max((sum(seconds.values()) for _, seconds in days), default=0.0)
     if most <= 0:
-        return format_html("")
+        return mark_safe("")
     width, rects = WIDTH / len(days), []
     for place, (day, seconds) in enumerate(days):
         y = HEIGHT

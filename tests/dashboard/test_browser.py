@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from dashboard import wording
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import CheckpointState, JobState, NodeState
 from recovery.models import Cluster, NodeEvent, Run
+from recovery.pipeline import account
 from tests.browser import PHONE, WIDE, Visitor
 from tests.dashboard.conftest import Question, make_question
 from tests.factories import (
@@ -81,6 +83,7 @@ def train(run: Run) -> None:
         make_checkpoint(run=run, step=step * 9, state=state, first_seen_at=ago(2000 - step * 100))
     make_log_file(attempt=second)
     make_incident(attempt=first, state=IncidentState.CLOSED, failed_at=ago(1205), detected_at=ago(1200))
+    account.keep_run(run.pk, now=timezone.now())
 
 
 @pytest.fixture
