@@ -107,7 +107,8 @@ def _continued(attempt: Attempt, path: str) -> LogFile:
 def _path(attempt: Attempt, key: str) -> str:
     job = attempt.job
     pattern = str(job.options.get(key) or job.cluster.sources.get(key) or "")
-    return expand_log_pattern(pattern, job_id=job.job_id, name=job.name, user=job.user) if pattern else ""
+    known = {"job_id": job.job_id, "raw_job_id": job.raw_id, "name": job.name, "user": job.user}
+    return expand_log_pattern(pattern, **known) if pattern else ""
 
 
 # --- NVRx -------------------------------------------------------------------------------------------------------------

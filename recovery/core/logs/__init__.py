@@ -15,7 +15,7 @@ from recovery.core.logs.formats import FORMATS
 from recovery.core.logs.lines import MAX_RANK, SHOWN_CHARS, CleanLine, clean
 from recovery.core.logs.marks import Mark, Memory
 from recovery.core.logs.own_pattern import OwnPattern
-from recovery.core.logs.ranks import Place, RankMap
+from recovery.core.logs.ranks import NOWHERE, Place, RankMap
 from recovery.core.logs.sieve import Readers, Sieve, shapes_of
 from recovery.core.types import LogLine, Signal, SignalKind
 
@@ -25,7 +25,7 @@ _GENERIC = "generic"
 _OWN = "own"
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)
 def _sieve_for(own: str | None) -> Sieve:
     return Sieve(FORMATS, own=own)
 
@@ -55,7 +55,7 @@ class LogParser:
         self._growing = self.format in ("", _GENERIC)  # the fallback is asked while no format has reported progress
         self._open = {trainer.name for trainer in FORMATS if blocks.OPEN in self.memory.get(trainer.name, {})}
         self._ranks = RankMap(self.memory.setdefault("ranks", {}), nodes)
-        self._home = Place()
+        self._home = NOWHERE
 
     @property
     def format(self) -> str:
@@ -72,7 +72,9 @@ class LogParser:
         Lines whose shape nobody has to look at are not even cut out.
         """
         signals: list[Signal] = []
-        self._home = Place(rank=read.rank, node=self._ranks.known(read.node) if read.node else "")
+        self._home = NOWHERE
+        if read.rank is not None or read.node:
+            self._home = Place(rank=read.rank, node=self._ranks.known(read.node) if read.node else "")
         shapes = shapes_of(read.data)
         passed_over = self._sieve.passed_over(growing=self._growing)
         wanted = [index for index, over in enumerate(map(passed_over.__contains__, shapes)) if not over]
@@ -107,7 +109,7 @@ class LogParser:
 
     def feed(self, line: LogLine) -> list[Signal]:
         """The signals of one line, most often none. Where it stands in a file with a rank's name is not known."""
-        self._home = Place()
+        self._home = NOWHERE
         return self._feed(line, *self._readers(line))
 
     def _readers(self, line: LogLine) -> tuple[Readers, CleanLine | None]:
@@ -133,7 +135,7 @@ class LogParser:
     def _placed(self, said: Place) -> Place:
         """What the line says of its place, else what the name of its file does."""
         home = self._home
-        if home.rank is None and not home.node:
+        if home is NOWHERE:
             return said
         rank = home.rank if said.rank is None else said.rank
         return Place(rank=rank, node=said.node or home.node or self._ranks.node_of(rank))

@@ -34,6 +34,9 @@ class Place:
     node: str = ""
 
 
+NOWHERE = Place()
+
+
 class RankMap:
     """Rank → node, in `memory` so that it survives from one look at a log to the next."""
 
@@ -49,13 +52,13 @@ class RankMap:
 
     def pass_by(self, line: CleanLine) -> Place:
         """The place of a line from which nothing can be learned, and that has no node in it."""
-        self.interrupt()
-        return Place(rank=line.rank, node=self.node_of(line.rank))
+        if self._block:
+            self.interrupt()
+        return NOWHERE if line.rank is None else Place(rank=line.rank, node=self.node_of(line.rank))
 
     def interrupt(self) -> None:
         """A line that is no part of a torchelastic block ends it."""
-        if self._block:
-            self._block.clear()
+        self._block.clear()
 
     def read(self, line: CleanLine) -> Place:
         """Learn from `line`, and tell its place."""
