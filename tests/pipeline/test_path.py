@@ -49,7 +49,7 @@ def test_an_approved_restart_is_followed_to_the_next_checkpoint(desk: Desk, poli
 
     approve(desk, approver)
     desk.tick()
-    assert desk.slurm.calls == ["requeue_hold", "set_excluded_nodes", "release"]
+    assert desk.slurm.calls == ["requeue_hold", "set_admin_comment", "set_excluded_nodes", "release"]
     assert desk.slurm.table["1"].excluded_nodes == ("n2",)
     assert desk.incident.state == IncidentState.RESTORING
 
@@ -117,7 +117,7 @@ def test_a_hang_is_restarted_after_approval(desk: Desk, policy: Policy, approver
     assert desk.recommendation.action == ActionKind.REQUEUE
     approve(desk, approver)
     desk.tick(times=2)
-    assert desk.slurm.calls == ["requeue"]
+    assert desk.slurm.calls == ["set_admin_comment", "requeue"]
     restart(desk, nodes=("n1", "n2"))
     desk.train(11, 19)
     desk.save(20)
