@@ -31,7 +31,7 @@ def site(
     site = Site(lab=slurm_lab, folder=tmp_path, redis_url=redis_server)
     yield site
     site.stop()
-    ledger_balance.assert_all_balanced(f"real Slurm, {request.node.name}")
+    ledger_balance.assert_all_balanced(f"real Slurm, {request.node.name}", now=site.now)
     _tidy(slurm_lab)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ RHYTHM = {
     "RECOVERY_HANG_SAVING_S": "12",
 }
 STEP_S, SAVE_EVERY = 0.2, 10
+SKEWED = Path(__file__).with_name("skewed")  # its sitecustomize.py moves the clock of a whole process
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Site:
     folder: Path
     redis_url: str
     processes: dict[str, Daemon] = field(default_factory=dict)
-    more_env: dict[str, str] = field(default_factory=dict)
+    ahead_s: float = 0  # by so much the clock of the product's processes differs from Slurm's and ours
 
     # --- the product --------------------------------------------------------------------------------------------------
     @property
@@ -52,8 +53,13 @@ class Site:
             "RECOVERY_DATA_DIR": str(self.folder / "data"),
             "RECOVERY_LOG_ROOTS": str(self.folder),
             "RECOVERY_LOG_LEVEL": "WARNING",
-            **self.more_env,
+            **({"PYTHONPATH": str(SKEWED), "SKEW_S": str(self.ahead_s)} if self.ahead_s else {}),
         }
+
+    @property
+    def now(self) -> datetime:
+        """The present, as the product's processes have it."""
+        return datetime.now(UTC) + timedelta(seconds=self.ahead_s)
 
     def start(self, *names: str) -> None:
         for name in names or ("web", "worker", "beat"):
