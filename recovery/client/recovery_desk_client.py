@@ -90,6 +90,7 @@ class RecoveryDesk:
         self.enabled = bool(self._url and (self._token or self._token_file) and self._job and wanted)
         self._begin()
         if self.enabled:
+            "desk".encode("idna")  # loads what resolving a name needs: a fork must not meet a thread in an import
             _all.add(self)
             atexit.register(_close_at_exit, weakref.ref(self))
 
@@ -217,7 +218,8 @@ class RecoveryDesk:
             try:
                 self._send_all()
             except Exception:  # noqa: BLE001 - the thread must outlive whatever a network does
-                self._later("error", None)
+                _log.debug("recovery desk client", exc_info=True)
+                self._later("something unforeseen came up", None)
             self._quiet.set()
             wait = max(self._not_before - time.monotonic(), 0.05) if self._batches else self._flush_s
             self._wake.wait(min(wait, CLOSING_RETRY_S) if self._closing else wait)

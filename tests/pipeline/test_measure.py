@@ -28,6 +28,14 @@ def site() -> Iterator[Site]:
         yield found
 
 
+def train(desk: Desk) -> None:
+    """A job on n1 and n2 that trains."""
+    desk.submit()
+    desk.start()
+    desk.tick()
+    desk.train(1, 4)
+
+
 def name_sources(**sources: str) -> Cluster:
     Cluster.objects.update(sources=sources)
     return Cluster.objects.get()
@@ -56,7 +64,7 @@ def gpus(site: Site, desk: Desk, *, utilisation: float = 97, power: float = 600,
 
 
 def test_readings_are_stored_for_the_attempt_on_whose_nodes_they_were_taken(desk: Desk, site: Site) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     name_sources(prometheus_url=site.url)
     gpus(site, desk)
     health = look(desk)
@@ -67,7 +75,7 @@ def test_readings_are_stored_for_the_attempt_on_whose_nodes_they_were_taken(desk
 
 
 def test_a_failing_prometheus_is_shown_and_changes_nothing_else(desk: Desk, site: Site) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     name_sources(prometheus_url=site.url)
     site.answer = lambda path, given: (503, b"")
     health = look(desk)
@@ -83,7 +91,7 @@ def test_a_failing_prometheus_is_shown_and_changes_nothing_else(desk: Desk, site
 
 
 def test_idle_gpus_make_no_hang_by_themselves_and_one_surer(desk: Desk, site: Site) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     name_sources(prometheus_url=site.url)
     gpus(site, desk, utilisation=0, power=80)
     look(desk, 1)
@@ -102,7 +110,7 @@ def test_idle_gpus_make_no_hang_by_themselves_and_one_surer(desk: Desk, site: Si
 
 
 def test_gpus_that_only_wait_draw_little(desk: Desk, site: Site) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     name_sources(prometheus_url=site.url)
     gpus(site, desk, power=620)
     for _ in range(15):
@@ -116,7 +124,7 @@ def test_gpus_that_only_wait_draw_little(desk: Desk, site: Site) -> None:
 
 
 def test_an_xid_of_before_is_not_one_of_this_attempt(desk: Desk, site: Site) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     name_sources(prometheus_url=site.url)
     gpus(site, desk, xid=31)
     for _ in range(3):
@@ -134,7 +142,7 @@ def test_an_xid_of_before_is_not_one_of_this_attempt(desk: Desk, site: Site) -> 
 
 
 def test_a_node_that_jobs_share_tells_nothing_of_one_of_them(desk: Desk, site: Site) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     desk.submit("2", stdout="", stderr="")
     desk.slurm.start("2", ("n2", "n3"))
     desk.tick()
@@ -153,7 +161,7 @@ def test_a_source_that_is_taken_away_is_asked_no_more(desk: Desk, site: Site) ->
 
 
 def test_old_readings_are_forgotten(desk: Desk, site: Site) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     name_sources(prometheus_url=site.url)
     gpus(site, desk)
     look(desk)
@@ -171,7 +179,7 @@ def stamp(at: datetime) -> str:
 
 
 def test_kernel_lines_become_events_of_nodes_each_once(desk: Desk, tmp_path: Path) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     folder = tmp_path / "kern"
     folder.mkdir()
     (folder / "n1.log").write_text(f"{stamp(desk.now)} n1 kernel: {XID}\n{stamp(desk.now)} n1 kernel: usb fine\n")
@@ -190,7 +198,7 @@ def test_kernel_lines_become_events_of_nodes_each_once(desk: Desk, tmp_path: Pat
 
 
 def test_one_file_for_all_nodes_names_them_in_each_line(desk: Desk, tmp_path: Path) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     file = tmp_path / "kern.log"
     file.write_text("".join(f"{stamp(desk.now)} {node} kernel: {XID}\n" for node in ("n2", "stranger", "n3.site")))
     name_sources(kernel_log=str(file))
@@ -199,7 +207,7 @@ def test_one_file_for_all_nodes_names_them_in_each_line(desk: Desk, tmp_path: Pa
 
 
 def test_a_kernel_line_is_the_cause_that_the_verdict_rests_on(desk: Desk, tmp_path: Path) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     file = tmp_path / "kern.log"
     file.write_text(f"{stamp(desk.now)} n2 kernel: {XID}\n")
     name_sources(kernel_log=str(file))
@@ -213,7 +221,7 @@ def test_a_kernel_line_is_the_cause_that_the_verdict_rests_on(desk: Desk, tmp_pa
 
 
 def test_a_missing_or_forbidden_kernel_log_is_said_with_a_remedy(desk: Desk, tmp_path: Path) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     name_sources(kernel_log=f"{tmp_path}/none/%N.log")
     health = look(desk)
     assert "No kernel log was found" in health.trouble
@@ -224,7 +232,7 @@ def test_a_missing_or_forbidden_kernel_log_is_said_with_a_remedy(desk: Desk, tmp
 
 
 def test_a_huge_file_is_read_from_near_its_end_at_first(desk: Desk, tmp_path: Path) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     file = tmp_path / "kern.log"
     old = f"{stamp(desk.now - timedelta(days=9))} n1 kernel: {XID}\n"
     file.write_text(old + "x" * 300_000 + f"\n{stamp(desk.now)} n2 kernel: {XID}\n")
@@ -234,7 +242,7 @@ def test_a_huge_file_is_read_from_near_its_end_at_first(desk: Desk, tmp_path: Pa
 
 
 def test_a_flood_of_lines_is_bounded(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     monkeypatch.setattr(kernel_events, "MOST_PER_NODE", 5)
     file = tmp_path / "kern.log"
     file.write_text("".join(f"{stamp(desk.now + timedelta(seconds=n))} n1 kernel: {XID}\n" for n in range(-50, 0)))
@@ -244,7 +252,7 @@ def test_a_flood_of_lines_is_bounded(desk: Desk, tmp_path: Path, monkeypatch: py
 
 
 def test_loki_tells_the_same_lines_and_none_comes_twice(desk: Desk, site: Site, tmp_path: Path) -> None:
-    desk.run_with_checkpoint()
+    train(desk)
     Node.objects.get(name="n2")
     at = int(desk.now.timestamp()) * 1_000_000_000
     site.answer = lambda path, given: (200, streams([({"host": "n2"}, at, XID), ({"host": "n1"}, at, "nothing")]))

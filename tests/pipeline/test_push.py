@@ -36,7 +36,8 @@ def blind(desk: Desk) -> None:
     """A running job whose log can't be read."""
     desk.submit(stdout="/nowhere/at/all.out", stderr="")
     desk.start()
-    desk.tick(times=40)
+    desk.tick()
+    desk.tick(seconds=70)
 
 
 def test_pushed_progress_is_stored_and_the_attempt_is_not_blind(desk: Desk) -> None:
@@ -82,9 +83,9 @@ def test_a_client_that_fell_silent_makes_blind_not_hung(desk: Desk) -> None:
         send(desk, {"step": step}, name=f"b{step}")
         desk.tick(seconds=20)
     assert not desk.attempt.blind_reason
-    desk.tick(seconds=60, times=40)
+    desk.tick(seconds=200, times=6)
     attempt = desk.attempt
-    assert "last heard" in attempt.blind_reason or "pushed" in attempt.blind_reason or "nowhere" in attempt.blind_reason
+    assert "last heard" in attempt.blind_reason
     assert attempt.blind_remedy
     assert not Incident.objects.exists()
 
