@@ -180,7 +180,7 @@ def verdict_on(scenario: Scenario, desk: Desk, calls: Sequence[str], *, since: d
     """By Slurm's own record: its jobs, their restarts, its accounting of executions, its nodes."""
     jobs, incident = sorted(desk.client.jobs(), key=lambda job: int(job.job_id)), Incident.objects.earliest("pk")
     if not jobs:
-        return judge({"jobs that Slurm still lists": (0, scenario.jobs)}, {})
+        return judge({"jobs that Slurm still lists": (0, scenario.jobs)}, {}, now=desk.now)
     first = jobs[0]
     attempts = desk.client.attempts([first.job_id], since=since)[first.job_id]
     effects = {
@@ -201,4 +201,4 @@ def verdict_on(scenario: Scenario, desk: Desk, calls: Sequence[str], *, since: d
         f"nobody asked for {stranger}": bool(stranger),
         **scenario.wrong(desk, first),
     }
-    return judge(effects, wrong)
+    return judge(effects, wrong, now=desk.now)

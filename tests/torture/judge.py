@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 
 from recovery.core.lifecycle import ActionState
 from recovery.models import Action, Event, Incident
+from tests.ledger_balance import assert_all_balanced
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +22,14 @@ class Verdict:
     story: list[str] = field(default_factory=list)  # where something is wrong: what was recorded
 
 
-def judge(effects: Mapping[str, tuple[int, int]], wrong: Mapping[str, bool]) -> Verdict:
+def judge(effects: Mapping[str, tuple[int, int]], wrong: Mapping[str, bool], *, now: datetime) -> Verdict:
     """`effects`: how often something was found, and how often it is right; `wrong`: whether that is so."""
     doubles = [f"{what}: {found} for {right}" for what, (found, right) in effects.items() if found > right]
     losses = [f"{what}: {found} for {right}" for what, (found, right) in effects.items() if found < right]
     losses += [what for what, is_so in wrong.items() if is_so]
     for action in Action.objects.exclude(state=ActionState.CONVERGED):
         losses.append(f"{action.kind} is {action.state}: {action.detail}")
-    gaps = _gaps()
+    gaps = _gaps() + _out_of_balance(now)
     return Verdict(doubles=doubles, losses=losses, gaps=gaps, story=_story() if doubles or losses or gaps else [])
 
 
@@ -43,6 +45,14 @@ def _gaps() -> list[str]:
         if not moves or moves[-1][1] != state:
             gaps.append(f"{kind}: {state} is not what the last event says")
     return gaps
+
+
+def _out_of_balance(now: datetime) -> list[str]:
+    try:
+        assert_all_balanced("after a kill", now=now)
+    except AssertionError as error:
+        return [f"the ledger does not balance: {error}"]
+    return []
 
 
 def _story() -> list[str]:
