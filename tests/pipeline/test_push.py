@@ -34,7 +34,7 @@ def send(desk: Desk, *rows: dict[str, Any], name: str, job: str = "1") -> push.A
 
 def blind(desk: Desk) -> None:
     """A running job whose log can't be read."""
-    desk.submit(stdout="/nowhere/at/all.out", stderr="")
+    desk.submit(stdout=f"{desk.folder}/none.out", stderr="")
     desk.start()
     desk.tick()
     desk.tick(seconds=70)
