@@ -36,8 +36,9 @@ test-newslurm: dev-venv system-packages ## The back ends on Slurm 26.05 with pys
 
 torture: dev-venv system-packages ## Bad weather, then a kill at every write, commit and call of every action (hours)
 	@$(PY) -m tests.postgres -m pytest -m torture tests/e2e
-	@lab=$$(mktemp -d)/lab; $(PY) -m recovery.demo.lab up $$lab --accounting && \
-	  $(PY) -m tests.torture --lab $$lab --processes 4; status=$$?; $(PY) -m recovery.demo.lab wipe $$lab; exit $$status
+	@folder=$$(mktemp -d) && chmod 755 $$folder && $(PY) -m recovery.demo.lab up $$folder/lab --accounting && \
+	  $(PY) -m tests.torture --lab $$folder/lab --processes 4; status=$$?; \
+	  $(PY) -m recovery.demo.lab wipe $$folder/lab; rm -rf $$folder; exit $$status
 	@$(PY) -m tests.torture
 
 check: dev-venv ## Lint, types, import contracts, migrations, OpenAPI, production settings
