@@ -11,22 +11,35 @@ import tempfile
 
 import django
 
-HERE = "ledger-here"  # on the database of the environment; benchmarks/ledger.py asks for it
-NAMES = ("parsing", "ingest", "poll", "door", "ledger", "push")
+# on the database of the environment; benchmarks/ledger.py and samples.py ask for it
+HERE, SAMPLES_HERE = "ledger-here", "samples-here"
+NAMES = ("parsing", "ingest", "samples", "poll", "door", "ledger", "push", "path", "quiet_logs")
 
 
 def main(wanted: list[str]) -> int:
-    unknown = [name for name in wanted if name not in (*NAMES, HERE)]
+    unknown = [name for name in wanted if name not in (*NAMES, HERE, SAMPLES_HERE)]
     if unknown:
         print(f"There is no benchmark {unknown[0]}: {', '.join(NAMES)}.", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
-        set_up(folder, database=os.environ.get("DATABASE_URL") if wanted == [HERE] else None)
-        from benchmarks import door, ledger, parsing, polling, push, storing  # noqa: PLC0415 - the settings must be known first
+        set_up(folder, database=os.environ.get("DATABASE_URL") if wanted in ([HERE], [SAMPLES_HERE]) else None)
+        # the settings must be known first
+        from benchmarks import (  # noqa: PLC0415
+            door,
+            ledger,
+            parsing,
+            path,
+            polling,
+            push,
+            quiet_logs,
+            samples,
+            storing,
+        )  # fmt: skip
 
         every = {
             "parsing": parsing.run, "ingest": storing.ingest, "poll": polling.run, "door": door.run, "push": push.run,
-            "ledger": ledger.run, HERE: ledger.measure,
+            "ledger": ledger.run, HERE: ledger.measure, "samples": samples.run,
+            SAMPLES_HERE: samples.measure, "path": path.run, "quiet_logs": quiet_logs.run,
         }  # fmt: skip
         figures = {name: every[name]() for name in wanted or NAMES}
     machine = {"python": platform.python_version(), "cores": os.cpu_count(), "machine": platform.machine()}
