@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,8 +41,7 @@ class Fleet:
         for number in range(FOLDERS):
             (folder / f"{number:02}").mkdir()
         self._store()
-        for _ in range(EARLIER):
-            self.write_one_step()
+        self._write(range(1, EARLIER + 1))
         for _ in range(2):  # reads, then finds that the checkpoint folders have settled
             self.look()
 
@@ -63,13 +62,19 @@ class Fleet:
         return len(captured)
 
     def write_one_step(self) -> None:
-        """Each log grows by one report; the steps before this look were each one interval apart."""
-        self.step += 1
-        at = NOW - PACE * (EARLIER - self.step) if self.step <= EARLIER else self.now + PACE / 2
-        line = LINE.format(at=at, step=self.step, samples=self.step * 1024, ms=PACE.total_seconds() * 1000)
+        """Each log grows by one report."""
+        self._write([self.step + 1])
+
+    def _write(self, steps: Sequence[int]) -> None:
+        """The reports of these steps: those before the first look one interval apart, the newest of just now."""
+        self.step = steps[-1]
+        lines = ""
+        for step in steps:
+            at = NOW - PACE * (EARLIER - step) if step <= EARLIER else self.now + PACE / 2
+            lines += LINE.format(at=at, step=step, samples=step * 1024, ms=PACE.total_seconds() * 1000)
         for log in self.logs:
             with log.open("a") as file:
-                file.write(line)
+                file.write(lines)
 
     def remove(self) -> None:
         self.cluster.delete()

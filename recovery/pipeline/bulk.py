@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
+from django.db import connection
 from django.db.models import Model
 
 CHUNK = 500  # keys in one question (SQLite takes 999 values in a statement), rows in one insert
@@ -28,3 +30,22 @@ def write_changes(rows: Sequence[Row], fields: Sequence[str]) -> None:
         type(rows[0])._default_manager.bulk_create(
             rows, batch_size=CHUNK, update_conflicts=True, unique_fields=["id"], update_fields=fields
         )
+
+
+def update_rows(rows: Sequence[Row], fields: Sequence[str]) -> None:
+    """Write these columns of rows, as one prepared statement that is run for each; what was deleted stays so.
+
+    In the order of the keys, so that two writers wait for each other instead of for ever.
+    """
+    if not rows:
+        return
+    meta = type(rows[0])._meta
+    columns = [meta.get_field(name) for name in fields]
+    quote = connection.ops.quote_name
+    assigned = ", ".join(f"{quote(column.column)} = %s" for column in columns)
+    values = [
+        [*(column.get_db_prep_save(getattr(row, column.attname), connection) for column in columns), row.pk]
+        for row in sorted(rows, key=attrgetter("pk"))
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany(f"UPDATE {quote(meta.db_table)} SET {assigned} WHERE {quote('id')} = %s", values)  # noqa: S608 - our own names

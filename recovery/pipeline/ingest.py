@@ -19,7 +19,7 @@ from recovery.models import Attempt, LogFile, Run
 from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
 from recovery.pipeline.account import note_blindness
-from recovery.pipeline.bulk import CHUNK, write_changes
+from recovery.pipeline.bulk import CHUNK, update_rows
 from recovery.pipeline.reading import ALL_RANKS, Reading, ReadLog, read_attempt
 from recovery.pipeline.samples import store_samples
 from recovery.sources.job_logs import read_log
@@ -84,7 +84,7 @@ def store_readings(readings: Sequence[Reading], *, now: datetime) -> None:
                 done()
             note_blindness(reading.attempt, reading.was_blind, now)
         _forget_marks([reading.attempt for reading in full if reading.tells_of_saves])
-        write_changes([reading.attempt for reading in full], (*OWN_FIELDS, *QUIET_FIELDS))
+        update_rows([reading.attempt for reading in full], (*OWN_FIELDS, *QUIET_FIELDS))
 
 
 def _forget_marks(attempts: Sequence[Attempt]) -> None:
@@ -98,7 +98,7 @@ def _forget_marks(attempts: Sequence[Attempt]) -> None:
 
 def _store_positions(rows: Sequence[LogFile]) -> None:
     LogFile.objects.bulk_create([row for row in rows if row.pk is None], batch_size=CHUNK)
-    write_changes([row for row in rows if row.pk is not None], POSITION)
+    update_rows([row for row in rows if row.pk is not None], POSITION)
 
 
 def _sample_rows(reading: Reading) -> Iterator[SampleRow]:

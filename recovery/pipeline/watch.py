@@ -24,7 +24,7 @@ from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Incident, LogFile
 from recovery.pipeline import push
 from recovery.pipeline.beside import waits_to_be_judged
-from recovery.pipeline.bulk import write_changes
+from recovery.pipeline.bulk import update_rows
 from recovery.pipeline.glance import quiet_attempts
 from recovery.pipeline.ingest import QUIET_FIELDS, positions, store_readings, superseded
 from recovery.pipeline.judge import carry_on, holds, judge, site_digest
@@ -120,7 +120,7 @@ class _Batch:
             self._store(some)
             for watched in some:
                 self._guarded(watched.attempt, partial(self._conclude, watched))
-        write_changes(self._judged, QUIET_FIELDS)
+        update_rows(self._judged, QUIET_FIELDS)
         self._give_back(keys)
 
     def _readings(self, keys: Sequence[int]) -> Iterator[list[_Watched]]:
