@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from recovery.core.logs import LogParser
 from recovery.core.logs.own_pattern import LONGEST, OwnPattern, PatternError, own_pattern
+from recovery.core.policy import DEFAULT_RULES, LOG_PATTERN, check_rules, log_pattern
 from recovery.core.types import SignalKind
 from tests.core.logs.lines import signals_of
 
@@ -158,3 +159,20 @@ def test_the_parser_asks_it_before_the_formats_and_reads_on_as_ever() -> None:
     ]  # fmt: skip
     assert [s.kind for s in signals][-1] is SignalKind.FAILURE
     assert parser.format == "own"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [(7, "must be a text"), ("(a|b)", "is not allowed here"), ("upd", "The group step is missing")],
+)
+def test_a_policy_with_a_pattern_that_can_not_be_used_is_refused(pattern: object, problem: str) -> None:
+    (error,) = check_rules({**DEFAULT_RULES, LOG_PATTERN: pattern})
+    assert error.startswith("log_pattern: ")
+    assert problem in error
+
+
+def test_a_policy_may_have_a_pattern_and_may_leave_it_out() -> None:
+    rules = {**DEFAULT_RULES, LOG_PATTERN: r"upd (?P<step>\d+)"}
+    assert check_rules(rules) == []
+    assert log_pattern(rules) == own_pattern(r"upd (?P<step>\d+)")
+    assert log_pattern(DEFAULT_RULES) is None
