@@ -96,4 +96,4 @@ def test_each_trouble_has_its_own_advice() -> None:
     assert all(len(text) <= 500 for text in texts)
     assert advise(Outcome.RECOVERED, expected_step=840) == ""
     urgent = advise(Outcome.FROM_SCRATCH, expected_step=840, in_danger=True)
-    assert urgent.startswith("Hold or cancel the job before step 840 is gone.")
+    assert urgent.startswith("Cancel the job before step 840 is gone")

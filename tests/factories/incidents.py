@@ -144,7 +144,7 @@ def make_danger(*, in_s: float = 360.0, **fields: Any) -> Incident:
     }
     danger = {
         "state": IncidentState.NEEDS_PERSON, "new_attempt": new, "alarm": alarm, "trouble": Outcome.FROM_SCRATCH,
-        "advice": "Hold or cancel the job before step 840 is gone.", "danger_at": ago(-in_s), "danger_step": 840,
+        "advice": "Cancel the job before step 840 is gone.", "danger_at": ago(-in_s), "danger_step": 840,
         "danger": "It overwrites step 840 with its save at step 840, the 42nd from now.",
         "verification": [{**restored, **converged}, restored, {**restored, **waiting}],
     }  # fmt: skip

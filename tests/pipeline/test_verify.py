@@ -197,7 +197,7 @@ def test_the_good_checkpoint_is_in_danger_until_the_job_ends(restarted: Restarte
     assert incident.danger == "It overwrites step 840 with its save at step 840, the 42nd from now."
     assert incident.danger_at is not None
     assert (incident.danger_at - restarted.now).total_seconds() == pytest.approx(835 * 2, abs=5)
-    assert incident.advice.startswith("Hold or cancel the job before step 840 is gone.")
+    assert incident.advice.startswith("Cancel the job before step 840 is gone")
     restarted.seen(state=JobState.CANCELLED, ended_at=restarted.now)
     incident = restarted.look()
     assert (incident.danger_at, incident.danger) == (None, "")

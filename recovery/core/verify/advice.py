@@ -12,7 +12,9 @@ def advise(trouble: Outcome, *, expected_step: int | None, step: int | None = No
     "" for outcomes that ask for nothing.
     """
     good = f"step {steps(expected_step)}" if expected_step is not None else "the last complete checkpoint"
-    first = f"Hold or cancel the job before {good} is gone. Then" if in_danger else "Cancel the job;"
+    first = "Cancel the job;"
+    if in_danger:
+        first = f"Cancel the job before {good} is gone (a hold does not stop a job that runs). Then"
     match trouble:
         case Outcome.FROM_SCRATCH:
             return (
