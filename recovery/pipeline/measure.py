@@ -88,19 +88,19 @@ def _store(row: SourceHealth, *, now: datetime, trouble: str, remedy: str, **fie
 
 def _prometheus(cluster: Cluster, row: SourceHealth, now: datetime) -> Told:
     stored, attempts = measure_gpus.measure(cluster, now=now)
-    return Told(detail=f"{stored} readings of {attempts} attempts")
+    return Told(detail=f"new readings: {stored}, attempts that they are of: {attempts}")
 
 
 def _kernel_log(cluster: Cluster, row: SourceHealth, now: datetime) -> Told:
     read = kernel_events.from_files(cluster, now=now)
-    detail = f"{read.files} files, {read.events} new lines of faults"
+    detail = f"files: {read.files}, new lines of faults: {read.events}"
     return Told(detail=detail, more=read.more, trouble=read.trouble, remedy=read.remedy)
 
 
 def _loki(cluster: Cluster, row: SourceHealth, now: datetime) -> Told:
     since = row.position.get("until")
     read, until = kernel_events.from_loki(cluster, since=datetime.fromisoformat(since) if since else None, now=now)
-    return Told(detail=f"{read.events} new lines of faults", position={"until": until.isoformat()}, more=read.more)
+    return Told(detail=f"new lines of faults: {read.events}", position={"until": until.isoformat()}, more=read.more)
 
 
 _READERS: dict[Source, Callable[[Cluster, SourceHealth, datetime], Told]] = {

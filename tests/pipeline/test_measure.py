@@ -68,7 +68,7 @@ def test_readings_are_stored_for_the_attempt_on_whose_nodes_they_were_taken(desk
     name_sources(prometheus_url=site.url)
     gpus(site, desk)
     health = look(desk)
-    assert (health.trouble, health.detail) == ("", "4 readings of 1 attempts")
+    assert (health.trouble, health.detail) == ("", "new readings: 4, attempts that they are of: 1")
     assert set(Reading.objects.values_list("name", "node", "value")) == {
         ("utilisation", "n1", 97.0), ("utilisation", "n2", 97.0), ("power", "n1", 600.0), ("power", "n2", 600.0),
     }  # fmt: skip
@@ -186,7 +186,7 @@ def test_kernel_lines_become_events_of_nodes_each_once(desk: Desk, tmp_path: Pat
     (folder / "n2.log").write_text("")
     name_sources(kernel_log=f"{folder}/%N.log")
     health = look(desk, 1)
-    assert (health.trouble, health.detail) == ("", "2 files, 1 new lines of faults")
+    assert (health.trouble, health.detail) == ("", "files: 2, new lines of faults: 1")
     for _ in range(3):
         look(desk)
     with (folder / "n2.log").open("a") as file:
