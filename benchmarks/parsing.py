@@ -1,12 +1,17 @@
 """Reading and parsing logs, against Python just iterating over the same lines in the same run.
 
-Two logs: the common one, of which most is chatter, and one of nothing but progress and few other lines.
+The common log, of which most is chatter; the same with less progress, as of trainers that report every few seconds;
+one of nothing but progress; and a backlog of 2 GB, with the memory that it takes.
 """
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +22,7 @@ from recovery.sources.job_logs import Cursor, read_log
 LINES = 60_000
 PROGRESS_SHARE = 0.06  # of the lines of the common log
 MEGABYTE = 1e6
+BACKLOG = 2_000_000_000  # bytes
 SAVE_EVERY = 200
 
 _PROGRESS = (
@@ -117,7 +123,9 @@ def run() -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
         return {
             "common": _measure(Path(folder) / "common.out", common_log()),
+            "one_percent_progress": _measure(Path(folder) / "one.out", common_log(progress_share=0.01)),
             "progress_only": _measure(Path(folder) / "progress.out", common_log(progress_share=1.0, lines=LINES // 6)),
+            "backlog": _backlog(Path(folder) / "backlog.out"),
         }
 
 
@@ -136,6 +144,38 @@ def _measure(path: Path, content: str) -> dict[str, float]:
     }
 
 
+def _backlog(path: Path, *, size: int = BACKLOG) -> dict[str, float]:
+    """Following a log of 2 GB from its start, in a process of its own: how long, and how much memory it takes."""
+    piece = common_log(progress_share=0.001).encode()
+    with path.open("wb") as file:
+        for _ in range(size // len(piece)):
+            file.write(piece)
+    told = subprocess.run([sys.executable, "-m", __name__, str(path)], capture_output=True, check=True)
+    path.unlink()
+    return dict(json.loads(told.stdout))
+
+
+def _follow_alone(path: Path) -> dict[str, float]:
+    before = _most_memory_kb()
+    began = time.perf_counter()
+    follow(path)
+    seconds = time.perf_counter() - began
+    taken = _most_memory_kb() - before
+    megabytes = path.stat().st_size / MEGABYTE
+    return {
+        "megabytes": round(megabytes),
+        "seconds": round(seconds, 1),
+        "mb_per_s": round(megabytes / seconds, 1),
+        "memory_taken_mb": round(taken / 1024, 1),
+    }
+
+
+def _most_memory_kb() -> int:
+    """The most that this process ever held (Linux); getrusage tells its parent's as well."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
 def _iterate(path: Path) -> int:
     with path.open(encoding="utf-8", newline="\n") as file:
         return sum(1 for line in file if line.strip())
@@ -150,3 +190,7 @@ def follow(path: Path) -> int:
         cursor = got.cursor
         if not got.more:
             return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(_follow_alone(Path(sys.argv[1]))))
