@@ -28,7 +28,7 @@ class LogFiles:
     """The files to read now.
 
     trouble, remedy: two sentences where there is something that can't be read, else "".
-    missing: a pattern that names no file yet, "" where each does.
+    missing: the first pattern, where none of them names a file yet, else "".
     marks: of folders; while none of them changes, the patterns name the same files. Empty where no pattern is open.
     """
 
@@ -60,7 +60,7 @@ def _named(patterns: Sequence[LogPattern], started_at: datetime | None) -> LogFi
         files=tuple(files.values())[:MOST_FILES],
         trouble="" if refused is None else refused.sentence,
         remedy="" if refused is None else refused.remedy,
-        missing=next((p.text[:LONGEST_PATH] for p, found in zip(patterns, every, strict=True) if not found.files), ""),
+        missing="" if files else patterns[0].text[:LONGEST_PATH],
         marks={folder: mark for found in every for folder, mark in found.marks.items() if len(folder) <= LONGEST_PATH},
     )
 

@@ -61,6 +61,12 @@ def test_a_pattern_that_names_no_file_is_missing_and_its_folder_is_kept_in_sight
     assert (found.paths, found.missing, list(found.marks)) == ((), f"{tmp_path}/r%t.out", [str(tmp_path)])
 
 
+def test_one_pattern_of_several_may_name_nothing(attempt: Make, tmp_path: Path) -> None:
+    write(tmp_path, r0="x\n")
+    found = log_files(attempt([f"{tmp_path}/r%t.out", f"{tmp_path}/extra/*.err"]))
+    assert ([Path(path).name for path in found.paths], found.missing) == (["r0.out"], "")
+
+
 def test_a_rank_without_a_label_in_its_lines_has_the_one_of_its_file(attempt: Make, tmp_path: Path) -> None:
     made = attempt(f"{tmp_path}/r%t.out")
     lines = "".join(f"step {step} loss 2.5\n" for step in (10, 20, 30))
