@@ -55,6 +55,7 @@ PAGES = [
     "/reports/",
     "/clusters/",
     "/clusters/{cluster}/",
+    "/clusters/{cluster}/push-tokens/",
     "/policies/",
     "/policies/{policy}/",
     "/policies/edit/",

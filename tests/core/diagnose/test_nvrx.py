@@ -1,0 +1,35 @@
+"""Exit code 93 of NVRx's launcher: its word not to restart the job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from recovery.core.diagnose.exits import as_nvrx_says, by_status
+from recovery.core.diagnose.verdict import Verdict
+from recovery.core.types import AttemptFacts, FailureClass, JobState, Restart
+from tests.core.attempts import START
+
+FACTS = AttemptFacts(now=START, seen_at=START, state=JobState.FAILED, exit_code=93)
+
+
+def test_alone_it_says_no() -> None:
+    verdict = by_status(FACTS)
+    assert (verdict.failure_class, verdict.restart) == (FailureClass.UNKNOWN, Restart.NO)
+    assert "93" in verdict.reason
+
+
+@pytest.mark.parametrize("facts", [FACTS, replace(FACTS, exit_code=1, step_exit_codes=(0, 93))])
+def test_no_cause_is_restarted_against_it(facts: AttemptFacts) -> None:
+    cause = Verdict(
+        failure_class=FailureClass.GPU_HARDWARE, restart=Restart.YES, confidence=0.9, reason="A GPU failed."
+    )
+    told = as_nvrx_says(facts, cause)
+    assert (told.failure_class, told.restart) == (FailureClass.GPU_HARDWARE, Restart.NO)
+    assert told.reason.startswith("A GPU failed. ")
+
+
+def test_any_other_code_changes_nothing() -> None:
+    cause = Verdict(failure_class=FailureClass.NODE_FAULT, restart=Restart.YES, confidence=0.9, reason="x")
+    assert as_nvrx_says(replace(FACTS, exit_code=1), cause) is cause

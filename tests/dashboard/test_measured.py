@@ -1,0 +1,56 @@
+"""What was measured of a run stands on its page, and nothing where nothing was."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from recovery.models import NodeEvent, PushSender, Reading, SourceHealth
+from tests.dashboard.conftest import text_of
+from tests.factories import make_attempt
+
+pytestmark = pytest.mark.django_db
+
+
+def test_utilisation_xids_and_push_stand_on_the_page_of_the_run(clients: dict[str, Client]) -> None:
+    now = timezone.now()
+    attempt = make_attempt()
+    cluster = attempt.job.cluster
+    cluster.sources = {"prometheus_url": "http://p"}
+    cluster.save()
+    page = f"/runs/{attempt.job.run_id}/"
+    assert "GPUs</dt>" not in text_of(clients["viewer"].get(page))
+    for minutes in (0, 30, 60):
+        for name, value in (("utilisation", 90.0), ("power", 600.0)):
+            at = now - timedelta(minutes=minutes)
+            Reading.objects.create(attempt=attempt, name=name, node="gpu-01", at=at, value=value)
+    Reading.objects.create(attempt=attempt, name="xid", node="gpu-01", at=now, value=79)
+    PushSender.objects.create(attempt=attempt, heard_at=now, dropped=7)
+    text = text_of(clients["viewer"].get(page))
+    assert "90 % busy" in text
+    assert "600 W" in text
+    assert "Xid 79" in text
+    assert text.count("<rect") == 3
+    assert "no room for 7 rows" in text
+
+
+def test_a_cluster_shows_what_its_sources_answer(clients: dict[str, Client]) -> None:
+    attempt = make_attempt()
+    cluster = attempt.job.cluster
+    now = timezone.now()
+    SourceHealth.objects.create(cluster=cluster, source="loki", tried_at=now, trouble="Away.", remedy="Start it.")
+    text = text_of(clients["viewer"].get(f"/clusters/{cluster.pk}/"))
+    assert "Away. Start it." in text
+
+
+def test_a_kernel_line_is_shown_as_such_among_the_changes_of_nodes(clients: dict[str, Client]) -> None:
+    now = timezone.now()
+    cluster = make_attempt().job.cluster
+    words = "NVRM: Xid 79 <b>"
+    NodeEvent.objects.create(cluster=cluster, node="n1", at=now, seen_at=now, source="loki", key="k", reason=words)
+    text = clients["viewer"].get("/nodes/").content.decode()
+    assert "NVRM: Xid 79 &lt;b&gt;" in text
+    assert "no longer listed" not in text
