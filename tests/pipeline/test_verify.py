@@ -261,7 +261,7 @@ def _is_proved(restarted: Restarted) -> bool:
 
 
 @pytest.mark.django_db
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.lists(st.sampled_from(sorted(_OBSERVATIONS)), min_size=1, max_size=7))
 def test_whatever_the_order_of_observations_only_a_checkpoint_of_its_own_closes_a_case_as_recovered(
     order: list[str],
