@@ -20,6 +20,7 @@ from recovery.core.logs import LogParser
 from recovery.sources.job_logs import Cursor, read_log
 
 LINES = 60_000
+STEPS = 10_000  # of the log for other benchmarks
 PROGRESS_SHARE = 0.06  # of the lines of the common log
 MEGABYTE = 1e6
 BACKLOG = 2_000_000_000  # bytes
@@ -101,10 +102,13 @@ CHATTER: tuple[tuple[int, Line], ...] = (  # how often, and what
 )
 
 
-def common_log(*, progress_share: float = PROGRESS_SHARE, lines: int = LINES, seed: int = 1) -> str:
-    """Chatter of ten kinds, among it the progress lines of Megatron's and what it says of its checkpoints."""
-    chance = random.Random(seed)  # noqa: S311 - the same log in every run
-    kinds = chance.choices([kind for _, kind in CHATTER], [share for share, _ in CHATTER], k=lines)
+def common_log(*, progress_share: float = PROGRESS_SHARE, lines: int = 0) -> str:
+    """Chatter of ten kinds, among it the progress lines of Megatron's and what it says of its checkpoints.
+
+    `lines`: LINES where it is 0.
+    """
+    chance = random.Random(1)  # noqa: S311 - the same log in every run
+    kinds = chance.choices([kind for _, kind in CHATTER], [share for share, _ in CHATTER], k=lines or LINES)
     made: list[str] = []
     step = 0
     for kind in kinds:
@@ -112,10 +116,23 @@ def common_log(*, progress_share: float = PROGRESS_SHARE, lines: int = LINES, se
             made.append(kind(chance.randrange))
             continue
         step += 1
-        when = {"minute": step // 60 % 60, "second": step % 60, "micro": chance.randrange(10**6)}
-        made.append(_PROGRESS.format(step=step, samples=step * 1024, ms=4000 + chance.randrange(1000), **when))
-        if step % SAVE_EVERY == 0:
-            made.append(_SAVED.format(step=step))
+        made += _reports(step, chance)
+    return "\n".join(made) + "\n"
+
+
+def _reports(step: int, chance: random.Random) -> list[str]:
+    """The progress line of a step, and what is said of a checkpoint after it."""
+    when = {"minute": step // 60 % 60, "second": step % 60, "micro": chance.randrange(10**6)}
+    line = _PROGRESS.format(step=step, samples=step * 1024, ms=4000 + chance.randrange(1000), **when)
+    return [line] if step % SAVE_EVERY else [line, _SAVED.format(step=step)]
+
+
+def text() -> str:
+    """A log of STEPS steps, each with three other lines behind it."""
+    chance = random.Random(1)  # noqa: S311 - the same log in every run
+    made: list[str] = []
+    for step in range(1, STEPS + 1):
+        made += _reports(step, chance) + [_worker(chance.randrange) for _ in range(3)]
     return "\n".join(made) + "\n"
 
 
@@ -144,11 +161,11 @@ def _measure(path: Path, content: str) -> dict[str, float]:
     }
 
 
-def _backlog(path: Path, *, size: int = BACKLOG) -> dict[str, float]:
+def _backlog(path: Path) -> dict[str, float]:
     """Following a log of 2 GB from its start, in a process of its own: how long, and how much memory it takes."""
     piece = common_log(progress_share=0.001).encode()
     with path.open("wb") as file:
-        for _ in range(size // len(piece)):
+        for _ in range(1 + BACKLOG // len(piece)):
             file.write(piece)
     told = subprocess.run([sys.executable, "-m", __name__, str(path)], capture_output=True, check=True)
     path.unlink()

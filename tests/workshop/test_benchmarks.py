@@ -15,14 +15,16 @@ from recovery.slurm import cli_squeue
 
 @pytest.fixture(autouse=True)
 def _little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "STEPS", 50)
+    for name, value in {"STEPS": 50, "LINES": 300, "BACKLOG": 1}.items():
+        monkeypatch.setattr(parsing, name, value)
     monkeypatch.setattr(polling, "SIZES", (10, 20))
 
 
 def test_parsing_is_measured_against_iterating() -> None:
     figures = parsing.run()
-    assert figures["lines"] == 4 * 50
-    assert all(value >= 0 for value in figures.values())
+    assert figures["common"]["lines"] == 300
+    assert set(figures) == {"common", "one_percent_progress", "progress_only", "backlog"}
+    assert all(value >= 0 for measured in figures.values() for value in measured.values())
 
 
 @pytest.mark.django_db
