@@ -5,12 +5,16 @@ As everything else it is due when its row says so: a message that is lost change
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from recovery.access import Actor, Permission, require
 from recovery.doctor.cluster import ClientFor, Clock, examine_cluster
-from recovery.doctor.results import Report, Result
+from recovery.doctor.results import Group, Report, Result, State
 from recovery.models import Cluster, Examination
+
+log = logging.getLogger(__name__)
 
 EVERY = timedelta(minutes=5)
 
@@ -42,11 +46,24 @@ def examine_and_store(cluster_id: int, *, client_for: ClientFor, clock: Clock) -
         return
     way = (row.cluster.backend, row.cluster.options)
     try:
-        results = [result.as_json() for result in examine_cluster(row.cluster, client_for=client_for, clock=clock)]
-        Examination.objects.filter(pk=row.pk).update(results=results, at=clock())
+        results = list(_examine(row.cluster, client_for=client_for, clock=clock))
+        Examination.objects.filter(pk=row.pk).update(results=[each.as_json() for each in results], at=clock())
     finally:
         changed = _way_to(cluster_id) != way
         row.give_back(next_look_at=clock() + (timedelta(0) if changed else EVERY))
+
+
+def _examine(cluster: Cluster, *, client_for: ClientFor, clock: Clock) -> Iterator[Result]:
+    """What was found; an error of the examination itself is a finding too, and ends it."""
+    try:
+        yield from examine_cluster(cluster, client_for=client_for, clock=clock)
+    except Exception as error:
+        log.exception("Examining %s failed", cluster)
+        detail = f"could not be finished: {type(error).__name__}: {error}"[:500]
+        remedy = "The worker's log has the whole error. It is tried again within minutes."
+        yield Result(
+            group=Group.INSTALLATION, what="examination", detail=detail, state=State.BROKEN, remedy=remedy, at=clock()
+        )  # fmt: skip
 
 
 def _way_to(cluster_id: int) -> tuple[str, dict[str, str]] | None:

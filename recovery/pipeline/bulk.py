@@ -40,9 +40,9 @@ def update_rows(rows: Sequence[Row], fields: Sequence[str]) -> None:
     if not rows:
         return
     meta = type(rows[0])._meta
-    columns = [meta.get_field(name) for name in fields]
+    columns = [column for column in meta.concrete_fields if column.name in fields]
     quote = connection.ops.quote_name
-    assigned = ", ".join(f"{quote(column.column)} = %s" for column in columns)
+    assigned = ", ".join(f"{quote(column.column or column.attname)} = %s" for column in columns)
     values = [
         [*(column.get_db_prep_save(getattr(row, column.attname), connection) for column in columns), row.pk]
         for row in sorted(rows, key=attrgetter("pk"))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from hashlib import blake2b
 
 from recovery.models import Cluster, Job, Run
 from recovery.pipeline.bulk import CHUNK, chunks, write_changes
+
+LONGEST_KEY = 500  # what the table holds
 
 
 def give_runs(cluster: Cluster, jobs: Sequence[Job], *, now: datetime) -> None:
@@ -38,7 +41,10 @@ def run_key(job: Job) -> str:
         key = f"{job.user}/{job.name}/{folder}"
     else:  # nothing joins it to any other job
         key = f"{job.user}/{job.name}/job:{job.job_id}@{job.first_submitted_at.isoformat()}"
-    return key[:500]
+    if len(key) <= LONGEST_KEY:
+        return key
+    digest = blake2b(key.encode(errors="replace"), digest_size=16).hexdigest()  # two that begin alike stay two
+    return f"{key[: LONGEST_KEY - len(digest) - 1]}~{digest}"
 
 
 def _known(cluster: Cluster, keys: Sequence[str]) -> dict[str, Run]:

@@ -15,7 +15,9 @@ from recovery import tasks
 from recovery.models import Attempt, Checkpoint, Event, LogFile, Sample
 from recovery.models.leased import POISONED
 from recovery.pipeline import ingest, reconcile, watch
-from recovery.pipeline.reading import Reading
+from recovery.pipeline.glance import quiet_attempts
+from recovery.pipeline.reading import Reading, read_attempt
+from recovery.pipeline.samples import store_samples
 
 MANY, FEW = 100, 10
 
@@ -73,7 +75,7 @@ def test_one_that_can_not_be_read_is_pushed_forward_and_blocks_no_other(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poisoned = Attempt.objects.order_by("pk")[2]
-    real = watch.read_attempt
+    real = read_attempt
 
     def explode(attempt: Attempt, *args: Any, **kwargs: Any) -> Reading:
         if attempt.pk == poisoned.pk:
@@ -98,7 +100,7 @@ def test_one_whose_lines_can_not_be_stored_keeps_no_other_from_it(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poisoned = Attempt.objects.order_by("pk")[2]
-    real = ingest.store_samples
+    real = store_samples
 
     def refuse(rows: list[Sample]) -> None:
         if any(row.attempt_id == poisoned.pk for row in rows):
@@ -117,7 +119,7 @@ def test_one_whose_lines_can_not_be_stored_keeps_no_other_from_it(
 
 
 def test_where_a_batch_fails_as_a_whole_each_is_looked_at_alone(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = watch.quiet_attempts
+    real = quiet_attempts
 
     def only_one(keys: list[int], *args: Any, **kwargs: Any) -> Any:
         if len(keys) > 1:

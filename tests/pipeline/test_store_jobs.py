@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from recovery.core.types import JobState
 from recovery.models import Attempt, Event, Job, Run
 from recovery.pipeline.store_jobs import MOST_MISSED
+from recovery.pipeline.store_runs import run_key
 from recovery.pipeline.unlisted import ARRAY_STARTED
 from tests.pipeline.conftest import Desk
 from tests.pipeline.polling import poll
@@ -214,3 +215,12 @@ def test_a_restart_count_beyond_all_measure_makes_no_million_attempts(desk: Desk
     poll(desk)
     numbers = list(Attempt.objects.order_by("number").values_list("number", flat=True))
     assert (numbers[0], numbers[-1], len(numbers)) == (0, 2_000_000_000, MOST_MISSED + 2)
+
+
+def test_runs_whose_long_keys_begin_alike_stay_two() -> None:
+    one, other = (
+        run_key(Job(user="ada", name="x", options={"checkpoint_dir": "/ckpt/" + "a" * 900 + end})) for end in "bc"
+    )
+    assert one != other
+    assert one[:400] == other[:400]
+    assert len(one) == len(other) == 500

@@ -18,6 +18,7 @@ from django.core.management.base import CommandError
 
 from recovery.access import Permission, actor_for
 from recovery.doctor import stored
+from recovery.doctor.results import State
 from recovery.models import Cluster, Event, Examination
 from tests.pipeline.fake_slurm import FakeSlurm
 from tests.workshop.scripted import Scripted
@@ -139,6 +140,23 @@ def test_a_way_that_changes_during_an_examination_is_examined_next() -> None:
     for due in ([cluster.pk], []):
         stored.examine_and_store(cluster.pk, client_for=change, clock=lambda: datetime.now(UTC))
         assert stored.due(datetime.now(UTC)) == due
+
+
+@pytest.mark.django_db
+def test_an_examination_that_fails_is_told_of_and_tried_again_minutes_later() -> None:
+    cluster = make_cluster()
+    now = datetime.now(UTC)
+    Examination.objects.create(cluster=cluster, next_look_at=now)
+
+    def explode(row: Cluster) -> FakeSlurm:
+        raise RuntimeError("a bug")
+
+    stored.examine_and_store(cluster.pk, client_for=explode, clock=lambda: now)
+    last = stored.report_on(Cluster.objects.get(), now=now).results[-1]
+    assert (last.what, last.state) == ("examination", State.BROKEN)
+    assert "RuntimeError: a bug" in last.detail
+    assert stored.due(now) == []
+    assert stored.due(now + stored.EVERY) == [cluster.pk]
 
 
 @pytest.mark.django_db
