@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import parsing, polling, storing
+from benchmarks import ledger, parsing, polling, storing
 from benchmarks.timing import timed
 from recovery.models import Job, Sample
+from recovery.pipeline.report import report
+from recovery.selectors.ledger_reads import Window
 from recovery.slurm import cli_squeue
 
 
@@ -18,6 +21,8 @@ def _little(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"STEPS": 50, "LINES": 300, "BACKLOG": 1}.items():
         monkeypatch.setattr(parsing, name, value)
     monkeypatch.setattr(polling, "SIZES", (10, 20))
+    for name, value in {"RUNS": 5, "KEPT": 2, "ATTEMPTS": 2, "SAMPLES": 90}.items():
+        monkeypatch.setattr(ledger, name, value)
 
 
 def test_parsing_is_measured_against_iterating() -> None:
@@ -51,6 +56,17 @@ def test_every_job_of_a_recorded_picture_is_stored(tmp_path: Path, monkeypatch: 
     desk.poll()
     states = Job.objects.order_by("job_id").values_list("state", flat=True)
     assert list(states) == ["failed", "pending", "running", "pending", "running", "pending"]
+
+
+@pytest.mark.django_db
+def test_a_report_is_measured_over_runs_that_were_kept_and_their_copies() -> None:
+    figures = ledger.measure()
+    assert (figures["runs"], figures["attempts"], figures["interruptions"]) == (7, 20, 13)
+    lines = report(
+        Window(start=ledger.NOW - timedelta(days=90), end=ledger.NOW, only={}), by="run", now=ledger.NOW
+    ).lines
+    assert len(lines) == 7
+    assert all(line.summary.totals.wall_us for line in lines)
 
 
 def test_the_middle_round_counts() -> None:
