@@ -241,5 +241,5 @@ def _next_look_at_attempt(attempt: Attempt, *, now: datetime) -> datetime | None
 
 
 def _wake(incident: Incident, now: datetime) -> None:
-    """Look at the case now. Its own schedule stays where it is sooner."""
-    Incident.objects.filter(pk=incident.pk, next_look_at__gt=now).update(next_look_at=now)
+    """Look at the case now. Its own schedule stays where it is sooner, and where the last look failed."""
+    Incident.objects.filter(pk=incident.pk, next_look_at__gt=now, error="").update(next_look_at=now)

@@ -56,6 +56,7 @@ def test_an_approved_restart_is_followed_to_the_next_checkpoint(desk: Desk, poli
     restart(desk)
     assert desk.incident.state == IncidentState.AWAITING_CHECKPOINT
     assert desk.incident.restored_step == 10
+    assert desk.attempt.places["tracker"]["step"] == 10  # noted though nothing in the folder had changed
 
     desk.train(11, 19)
     assert desk.incident.state == IncidentState.AWAITING_CHECKPOINT

@@ -41,6 +41,7 @@ def test_a_poisoned_case_is_pushed_forward_shown_and_blocks_no_other(
     desk.crash_with_ecc()
     incident = desk.incident
     assert "no such thing" in incident.error
+    assert incident.failed_looks == 1
     assert incident.next_look_at is not None
     assert incident.next_look_at > desk.now + timedelta(minutes=1)
     assert incident.leased_until is None
@@ -48,7 +49,7 @@ def test_a_poisoned_case_is_pushed_forward_shown_and_blocks_no_other(
     monkeypatch.undo()
     desk.now += POISONED
     desk.tick()
-    assert desk.incident.error == ""
+    assert (desk.incident.error, desk.incident.failed_looks) == ("", 0)
     assert desk.incident.state != "detected"
 
 
