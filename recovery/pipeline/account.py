@@ -52,7 +52,7 @@ COST_FIELDS = (
 def due(now: datetime) -> list[int]:
     """Runs whose ledger is to be looked at: by its own clock, those that have none yet, and those that came to life.
 
-    Four queries; none of them grows with the runs that are over.
+    Four queries; runs that are over and asleep are only told apart from those without a ledger.
     """
     alive = Attempt.objects.filter(closed_at=None, job__run__ledger__next_look_at=None).values_list(
         "job__run", flat=True
