@@ -192,8 +192,11 @@ CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_TIME_LIMIT = LEASE_S  # a task never outlives the lease it works under
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TIMEZONE = "UTC"
-# A wake-up that waited for more than a few ticks is worthless: the next tick finds whatever is still due.
-CELERY_BEAT_SCHEDULE = {"tick": {"task": "recovery.tick", "schedule": TICK_S, "options": {"expires": 3 * TICK_S}}}
+# A wake-up that waited for more than a few ticks is worthless: the next tick finds whatever is still due. It is dated
+# by its sender's clock and judged by the worker's: on hosts whose clocks are further apart none would be in time.
+CLOCKS_APART_S = 90
+WAKE_EXPIRES_S = 3 * TICK_S + CLOCKS_APART_S
+CELERY_BEAT_SCHEDULE = {"tick": {"task": "recovery.tick", "schedule": TICK_S, "options": {"expires": WAKE_EXPIRES_S}}}
 
 LOGGING = {
     "version": 1,

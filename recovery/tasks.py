@@ -26,7 +26,7 @@ def tick() -> None:
     """Wake a worker for everything that is due. Sent twice, or lost, it changes nothing but the moment."""
     now = reconcile.utc_now()
     due = reconcile.due(now)
-    expires = 3 * settings.TICK_S
+    expires = settings.WAKE_EXPIRES_S
     for pk in examinations.due(now):
         examine_cluster.apply_async((pk,), expires=expires)
     for pk in upkeep.due(now):

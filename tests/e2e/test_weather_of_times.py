@@ -61,11 +61,17 @@ def commands_that_are_late(site: Site) -> Path:
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("skew_s", [60, -60], ids=["a minute ahead", "a minute behind"])
-def test_a_desk_whose_clock_differs_by_a_minute_recovers_all_the_same(stormy: Site, skew_s: int) -> None:
-    stormy.ahead_s = skew_s
+@pytest.mark.parametrize(
+    ("workers_s", "beat_s"),
+    [(60, 60), (-60, -60), (60, 0), (-60, 0)],
+    ids=["all ahead of Slurm", "all behind Slurm", "workers ahead of beat", "workers behind beat"],
+)
+def test_hosts_whose_clocks_differ_by_a_minute_recover_all_the_same(stormy: Site, workers_s: int, beat_s: int) -> None:
+    stormy.ahead_s = beat_s
+    stormy.start("beat")
+    stormy.ahead_s = workers_s
+    stormy.start("worker")
     Cluster.objects.update(next_look_at=stormy.now)
-    stormy.start("worker", "beat")
     job = stormy.submit(faults=["kind=ecc,step=20,rank=3,attempt=0"])
     recovered_exactly_once(stormy, job)
     seen_at = stormy.cluster.seen_at
