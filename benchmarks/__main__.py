@@ -13,7 +13,7 @@ import django
 
 # on the database of the environment; benchmarks/ledger.py and samples.py ask for it
 HERE, SAMPLES_HERE = "ledger-here", "samples-here"
-NAMES = ("parsing", "ingest", "samples", "poll", "door", "ledger", "push", "path", "quiet_logs")
+NAMES = ("parsing", "ingest", "samples", "poll", "door", "ledger", "push", "path", "quiet_logs", "ten_thousand")
 
 
 def main(wanted: list[str]) -> int:
@@ -34,12 +34,14 @@ def main(wanted: list[str]) -> int:
             quiet_logs,
             samples,
             storing,
+            ten_thousand,
         )  # fmt: skip
 
         every = {
             "parsing": parsing.run, "ingest": storing.ingest, "poll": polling.run, "door": door.run, "push": push.run,
             "ledger": ledger.run, HERE: ledger.measure, "samples": samples.run,
             SAMPLES_HERE: samples.measure, "path": path.run, "quiet_logs": quiet_logs.run,
+            "ten_thousand": ten_thousand.run,
         }  # fmt: skip
         figures = {name: every[name]() for name in wanted or NAMES}
     machine = {"python": platform.python_version(), "cores": os.cpu_count(), "machine": platform.machine()}
