@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import Avg, Max
 
-from recovery.models import Attempt, PushSender, Reading
+from recovery.models import Attempt, Cluster, PushSender, Reading
 from recovery.pipeline.measure_gpus import gpu_facts
 
 SHOWN = timedelta(hours=6)
@@ -47,13 +47,13 @@ class Measured:
         return bool(self.at or self.sender or self.cycles)
 
 
-def measured(attempt: Attempt | None) -> Measured:
-    """Two to five queries, however large the attempt."""
+def measured(attempt: Attempt | None, cluster: Cluster) -> Measured:
+    """One query, and four more where the cluster names a Prometheus; however large the attempt."""
     if attempt is None:
         return Measured()
     sender = PushSender.objects.filter(attempt=attempt).first()
     cycles = tuple(_cycles(attempt))
-    newest = _newest(attempt) if attempt.job.cluster.sources.get("prometheus_url") else None
+    newest = _newest(attempt) if cluster.sources.get("prometheus_url") else None
     facts = gpu_facts(attempt, now=newest) if newest is not None else None
     if newest is None or facts is None:
         return Measured(sender=sender, cycles=cycles)

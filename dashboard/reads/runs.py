@@ -82,7 +82,7 @@ def _page(
         cases=tuple(rows(found)),
         logs=tuple(LogFile.objects.filter(attempt=newest).exclude(inode=0, error="")[:LOGS]) if newest else (),
         restorable=restorable,
-        measured=measured(newest),
+        measured=measured(newest, run.cluster),
     )
 
 
