@@ -49,10 +49,12 @@ class Around:
     """What these proposals need to know beside the facts of the attempt.
 
     `resubmit_why_not`: why the job can't be submitted again, "" where it can. `saved_at` and `save_every_s`: when the
-    run's newest checkpoint was complete, and its own interval. `held_by_slurm`: after a failed launch.
+    run's newest checkpoint was complete, and its own interval. `held_by_slurm`: after a failed launch; `held_by_us`:
+    as was decided.
     """
 
     held_by_slurm: bool = False
+    held_by_us: bool = False
     resubmit_why_not: str = "Its batch script is not known."
     restorable: Restorable | None = None
     saved_at: datetime | None = None

@@ -75,6 +75,8 @@ def recommend(
 
 def _why_nothing(diagnosis: Diagnosis, facts: AttemptFacts, job: JobFacts) -> str:
     """The headline of doing nothing, with what to do instead; "" where a restart is to be proposed."""
+    if job.around.held_by_us:
+        return "Wait: we hold the job, as was decided. Undo the hold when it may start again."
     if facts.requeued_by_slurm or facts.state is JobState.REQUEUED:
         return "Do nothing: Slurm has already requeued it; we watch whether it restores."
     if diagnosis.failure_class is FailureClass.EXTERNAL_CANCEL or facts.state is JobState.CANCELLED:
@@ -90,6 +92,11 @@ def _why_nothing(diagnosis: Diagnosis, facts: AttemptFacts, job: JobFacts) -> st
         return "Do nothing: a restart would be pointless or unwanted."
     if diagnosis.exclude is Exclude.HOLD:
         return "Wait: this looks like an incident of the fabric or the storage. Requeue by hand when it is over."
+    return _why_not_this_job(job)
+
+
+def _why_not_this_job(job: JobFacts) -> str:
+    """What stands in the way of a requeue on the side of Slurm."""
     if job.forgotten:
         return f"Slurm no longer knows this job, so that nothing can be done with it: {job.user} must submit it anew."
     if job.held and not job.around.held_by_slurm:

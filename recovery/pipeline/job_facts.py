@@ -17,6 +17,7 @@ from recovery.core.types import AttemptFacts, CheckpointState, JobState
 from recovery.models import Attempt, Checkpoint
 from recovery.pipeline.eligible import eligible_nodes
 from recovery.pipeline.scripts import why_not_resubmitted
+from recovery.pipeline.subject import held_by_us
 from recovery.slurm.base import HELD_BY_PEOPLE, SlurmClient
 from recovery.sources.trackers import read_tracker
 
@@ -44,6 +45,7 @@ def _around(attempt: Attempt, *, client: SlurmClient) -> Around:
     gaps = [(later - earlier).total_seconds() for later, earlier in itertools.pairwise(times) if later > earlier]
     return Around(
         held_by_slurm=job.state_reason in HELD and job.state == JobState.PENDING,
+        held_by_us=held_by_us(job),
         resubmit_why_not=why_not_resubmitted(job, client=client),
         restorable=restorable(attempt),
         saved_at=times[0] if times else None,

@@ -17,7 +17,7 @@ from recovery.models import Action, Attempt, Checkpoint, Cluster, Incident, Node
 from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.job_facts import restorable
 from recovery.pipeline.scripts import check_environment, why_not_resubmitted
-from recovery.pipeline.subject import MARK
+from recovery.pipeline.subject import MARK, held_by_us
 from recovery.slurm.base import SlurmClient
 
 LONGEST_S = 364 * 86_400.0  # Slurm takes a year for unlimited
@@ -115,16 +115,9 @@ def _release(asked: Asked) -> Instead:
         return Instead(
             action=ActionKind.RELEASE, headline="Release the job, which Slurm itself holds.", parameters={"of": "slurm"}
         )
-    if job.state_reason == "JobHeldAdmin" and held_by_us(asked.attempt):
+    if held_by_us(job):
         return Instead(action=ActionKind.RELEASE, headline="Release the job, which we hold.", parameters={"of": "us"})
     raise Invalid(["action: the job is not held by Slurm or by us; a hold of somebody else is never released."])
-
-
-def held_by_us(attempt: Attempt) -> bool:
-    """Whether our hold was the last thing that we did to the job."""
-    kinds = (ActionKind.HOLD, ActionKind.RELEASE)
-    last = Action.objects.filter(incident__attempt__job=attempt.job, kind__in=kinds, state=ActionState.CONVERGED).last()
-    return last is not None and last.kind == ActionKind.HOLD
 
 
 def _hold(asked: Asked) -> Instead:

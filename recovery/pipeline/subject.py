@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Q
 
 from recovery.core.lifecycle import ActionState
-from recovery.core.types import RESTARTS, ActionKind, JobState
+from recovery.core.types import RESTARTS, ActionKind
 from recovery.models import Action, Attempt, Incident, Job, Recommendation
 
 ENDS_ATTEMPT = [kind.value for kind in ActionKind if kind.ends_attempt]
@@ -72,5 +72,11 @@ def ended_by_us(attempt: Attempt) -> bool:
     return any(parameters.get("attempt", failed) == attempt.pk for failed, parameters in rows)
 
 
-def runs(attempt: Attempt) -> bool:
-    return attempt.state in (JobState.RUNNING, JobState.SUSPENDED)
+def held_by_us(job: Job) -> bool:
+    """Whether the job has an administrator's hold, and ours was the last thing that we did to it."""
+    if job.state_reason != "JobHeldAdmin":
+        return False
+    kinds = (ActionKind.HOLD, ActionKind.RELEASE)
+    done = Action.objects.filter(incident__run=job.run_id, kind__in=kinds, state=ActionState.CONVERGED)
+    last = done.filter(incident__attempt__job=job).order_by("pk").last()
+    return last is not None and last.kind == ActionKind.HOLD

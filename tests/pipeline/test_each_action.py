@@ -177,6 +177,7 @@ def test_our_hold_keeps_the_job_and_is_undone_by_releasing_it(hanging: Case) -> 
                       held=True, state_reason="JobHeldAdmin", ended_at=None, exit_code=None)  # fmt: skip
     desk.tick(times=3)
     desk.tick_until(lambda: propose.undoing(held, now=desk.now) is not None)
+    assert "we hold the job" in desk.recommendation.headline
     assert hanging.undo(held).state == ActionState.CONVERGED
     assert desk.slurm.calls.count("release") == 1
 
