@@ -56,6 +56,10 @@ def test_every_table_that_a_person_meets_has_a_word() -> None:
     storage = {
         "ApiToken",
         "LogFile",
+        "RunLedger",
+        "LedgerDay",
+        "AttemptTrace",
+        "IncidentCost",
         "RollupDue",
         "TenMinuteRollup",
         "Upkeep",
