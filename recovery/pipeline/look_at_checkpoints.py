@@ -65,6 +65,18 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
     return ""
 
 
+def about_to_settle(run: Run, *, now: datetime) -> bool:
+    """Whether a checkpoint newer than the newest complete one was seen for the first time a moment ago.
+
+    Then the next look tells whether it is what a restart would restore from.
+    """
+    rows = Checkpoint.objects.filter(run=run)
+    complete = rows.filter(state=CheckpointState.COMPLETE).order_by("-step").values_list("step", flat=True).first()
+    since = now - timedelta(seconds=settings.SETTLE_S)
+    new = rows.filter(state=CheckpointState.ANNOUNCED, first_seen_at__gt=since)
+    return new.filter(step__gt=-1 if complete is None else complete).exists()
+
+
 def _is_written(found: FolderScan, known: Mapping[str, Checkpoint], *, now: datetime) -> bool:
     """Whether something may still change inside of a checkpoint, where the folder's own mark does not tell."""
     for look in found.looks:

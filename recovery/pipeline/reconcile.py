@@ -19,6 +19,7 @@ from recovery.pipeline import account, decide
 from recovery.pipeline.act import carry_out
 from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
 from recovery.pipeline.leasing import ClientFor, Clock, with_lease
+from recovery.pipeline.look_at_checkpoints import about_to_settle
 from recovery.pipeline.recommend import recommend_incident
 from recovery.pipeline.transition import advance
 from recovery.pipeline.verify import close_slowdown, successor, verify_incident
@@ -102,7 +103,7 @@ def _step(incident: Incident, *, client: SlurmClient, clock: Clock) -> datetime 
         why = f"The job moves again: step {steps(incident.attempt.last_step)} was seen."
         decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)
     elif state is IncidentState.DETECTED:
-        if not _awaits_a_picture(incident):
+        if not _awaits_a_picture(incident) and not about_to_settle(incident.run, now=now):
             diagnose_incident(incident, now=now)
     elif state is IncidentState.DIAGNOSED:
         _after_diagnosis(incident, client=client, now=now)

@@ -30,7 +30,7 @@ from recovery.pipeline.ingest import QUIET_FIELDS, positions, store_readings, su
 from recovery.pipeline.judge import carry_on, holds, judge, site_digest
 from recovery.pipeline.leasing import ClientFor, Clock, failed, with_lease
 from recovery.pipeline.log_files import site_pattern
-from recovery.pipeline.look_at_checkpoints import TRACKER, folder_is_quiet, look_at_checkpoints
+from recovery.pipeline.look_at_checkpoints import TRACKER, about_to_settle, folder_is_quiet, look_at_checkpoints
 from recovery.pipeline.poll import poll_cluster
 from recovery.pipeline.reading import Reading, ReadSource, read_attempt
 from recovery.pipeline.repair import enrich_attempt
@@ -230,7 +230,7 @@ def _next_look_at_attempt(attempt: Attempt, *, now: datetime) -> datetime | None
     if not JobState(attempt.state).is_terminal:
         return now + timedelta(seconds=attempt.job.cluster.poll_interval_s)
     settled = (attempt.ended_at or attempt.seen_at) + timedelta(seconds=settings.SETTLE_S)
-    if now <= settled:
+    if now <= settled or about_to_settle(attempt.job.run, now=now):
         return now + timedelta(seconds=min(2.0, attempt.job.cluster.poll_interval_s))
     if now <= settled + push.LAST_ROWS and push.unread(attempt).exists():
         return now  # what it pushed at its end is read before nobody looks any more
