@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db.models import Count, F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery, Window
 from django.db.models.functions import Coalesce, RowNumber
 
-from recovery.models import Attempt, MinuteRollup, RollupDue, Sample, TenMinuteRollup
+from recovery.models import Attempt, MinuteRollup, RollupDue, Sample, TenMinuteRollup, Upkeep
 
 MAX_POINTS = 1400  # as many as a wide chart has pixels
 
@@ -59,7 +59,9 @@ def samples_for(
     start, end = since or known["start"], until or known["end"]
     level = _level((end - start) / max_points)
     due = RollupDue.objects.filter(attempt__in=attempts).aggregate(at=Min("at"))["at"]
-    whole = [rows for each in _stretches(level, due, now=known["end"]) if (rows := _rows(each, ranks, since, until))]
+    kept = Upkeep.objects.aggregate(at=Max("at"))["at"]  # what is older than it keeps may be gone since then
+    stretches = _stretches(level, due, now=max(kept or end, known["end"]))
+    whole = [rows for each in stretches if (rows := _rows(each, ranks, since, until))]
     return _points(whole, max_points=max_points)
 
 
