@@ -21,8 +21,9 @@ from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
 from recovery.pipeline.leasing import ClientFor, Clock, with_lease
 from recovery.pipeline.look_at_checkpoints import about_to_settle
 from recovery.pipeline.recommend import recommend_incident
+from recovery.pipeline.successor import successor
 from recovery.pipeline.transition import advance
-from recovery.pipeline.verify import close_slowdown, successor, verify_incident
+from recovery.pipeline.verify import close_slowdown, verify_incident, watch_danger
 from recovery.pipeline.veto import moved_since
 from recovery.pipeline.watch import batches_of, watch_attempts, watch_cluster
 from recovery.selectors import current_policy
@@ -155,6 +156,7 @@ def _watch(incident: Incident, *, now: datetime) -> None:
     if asked and not attempt.job.cluster.is_stale(now) and not decide.still_holds(recommendation):
         advance(incident, IncidentState.WATCHING, now=now, why="The job is not as it was when this was proposed.")
     elif asked:
+        watch_danger(incident, now=now)
         decide.keep_open_or_expire(incident, recommendation, now=now)
     elif follower is not None and incident.acted_at is not None:
         why = f"The case goes on: attempt {follower.number} of job {follower.job.job_id} is verified."

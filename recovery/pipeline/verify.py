@@ -15,15 +15,14 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.speech import steps
 from recovery.core.types import TERMINAL_STATES, CheckpointState, JobState, Outcome
 from recovery.core.verify import Check, CheckKey, RestoreVerdict, advise, foresee
-from recovery.models import Attempt, Checkpoint, Incident
+from recovery.models import Attempt, Checkpoint, Incident, Job
 from recovery.pipeline.decide import close
 from recovery.pipeline.facts import attempt_facts, limits
+from recovery.pipeline.subject import waited_for
 from recovery.pipeline.successor import is_ours, successor, waiting_job
 from recovery.pipeline.transition import advance
 from recovery.pipeline.verify_checks import BY_WORD, checks_of, is_overdue, store_checks, waiting_checks
 from recovery.pipeline.verify_facts import Sight, look_at, saved_by_age, step_time
-
-__all__ = ["close_slowdown", "successor", "verify_incident"]
 
 HELD = timedelta(minutes=1)  # a job that was put back and released is not held; a picture may be a little older
 GONE = timedelta(minutes=10)  # so long a job that waits may be missing from the list before it is said
@@ -63,11 +62,13 @@ def verify_incident(incident: Incident, *, now: datetime) -> None:
 
 def _never_started(incident: Incident, *, now: datetime) -> None:
     """No new attempt yet: it waits in the queue, or was cancelled or forgotten, or is held."""
-    job = incident.attempt.job
+    job = waited_for(incident)
     verifies = incident.state in (IncidentState.RESTORING, IncidentState.AWAITING_CHECKPOINT)
+    acted_at = incident.acted_at or incident.detected_at  # the job that we submitted may not be in the picture yet
     if job.state == JobState.CANCELLED:
         ended = job.attempts.order_by("-number").values_list("ended_at", flat=True).first() or now
-        _cancelled(incident, "The job was cancelled before its new attempt started.", at=ended, now=now)
+        why = "The job was cancelled before its new attempt started."
+        _cancelled(incident, why, stopped=job, at=max(ended, acted_at), now=now)
         return
     if not verifies:
         return
@@ -78,7 +79,7 @@ def _never_started(incident: Incident, *, now: datetime) -> None:
             f"was restarted before it had written our release down. If nobody does: scontrol release {job.job_id}"
         )
         advance(incident, IncidentState.NEEDS_PERSON, now=now, why=alarm, alarm=alarm[:500], deadline_at=None)
-    elif job.vanished_at and now - job.vanished_at > GONE:
+    elif job.vanished_at and now - max(job.vanished_at, acted_at) > GONE:
         alarm = "Slurm no longer lists the job, and its new attempt was never seen to start."
         advance(incident, IncidentState.NEEDS_PERSON, now=now, why=alarm, alarm=alarm, deadline_at=None)
 
@@ -169,16 +170,34 @@ def _move(incident: Incident, sight: Sight, trouble: Trouble | None) -> None:
         )  # fmt: skip
 
 
+def watch_danger(incident: Incident, *, now: datetime) -> None:
+    """While a person's proposal waits for its decision: what the job that runs meanwhile destroys, as it is by now."""
+    if not incident.trouble or incident.new_attempt is None:
+        return
+    sight = look_at(incident, incident.new_attempt, now=now)
+    trouble = _trouble(sight, [])
+    if trouble is not None:
+        _store_changed(incident, _alarm(incident, sight, trouble))
+
+
 def _raise_alarm(incident: Incident, sight: Sight, trouble: Trouble, restored: dict[str, Any]) -> None:
+    fields = _alarm(incident, sight, trouble) | restored
+    if incident.state == IncidentState.NEEDS_PERSON:
+        _store_changed(incident, fields)
+    else:
+        advance(incident, IncidentState.NEEDS_PERSON, now=sight.now, why=trouble.alarm, **fields)
+
+
+def _alarm(incident: Incident, sight: Sight, trouble: Trouble) -> dict[str, Any]:
     danger = _danger(incident, sight, trouble)
     alarm = f"{trouble.alarm}{_lost(incident, sight, trouble)}"[:500]
     advice = advise(
         trouble.outcome, expected_step=sight.expected, step=trouble.step, in_danger=danger["danger_at"] is not None
     )
-    fields = {"alarm": alarm, "trouble": trouble.outcome, "advice": advice[:500], **danger, **restored}
-    if incident.state != IncidentState.NEEDS_PERSON:
-        advance(incident, IncidentState.NEEDS_PERSON, now=sight.now, why=trouble.alarm, **fields)
-        return
+    return {"alarm": alarm, "trouble": trouble.outcome, "advice": advice[:500], **danger}
+
+
+def _store_changed(incident: Incident, fields: dict[str, Any]) -> None:
     changed = {name: value for name, value in fields.items() if getattr(incident, name) != value}
     if changed:
         Incident.objects.filter(pk=incident.pk, state=incident.state).update(**changed)
@@ -227,7 +246,7 @@ def _ended_quietly(incident: Incident, attempt: Attempt, *, now: datetime) -> bo
     """The new attempt ended without a fault before the case could be closed."""
     if attempt.state == JobState.CANCELLED:
         why = f"Attempt {attempt.number} of job {attempt.job.job_id} was cancelled."
-        _cancelled(incident, why, at=attempt.ended_at or now, now=now)
+        _cancelled(incident, why, stopped=attempt.job, at=attempt.ended_at or now, now=now)
         return True
     if (
         attempt.state == JobState.COMPLETED
@@ -243,9 +262,8 @@ def _ended_quietly(incident: Incident, attempt: Attempt, *, now: datetime) -> bo
     return False
 
 
-def _cancelled(incident: Incident, why: str, *, at: datetime, now: datetime) -> None:
+def _cancelled(incident: Incident, why: str, *, stopped: Job, at: datetime, now: datetime) -> None:
     """Somebody stopped the restarted job: where they submit another one of the run, that one is verified."""
-    stopped = incident.new_attempt.job if incident.new_attempt else incident.attempt.job
     anew = waiting_job(incident, after=stopped)
     if anew is None and now - at > SUBMITTED_ANEW:
         close(incident, Outcome.STOPPED_ON_PURPOSE, why=why, now=now)

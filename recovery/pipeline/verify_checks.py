@@ -22,6 +22,7 @@ from recovery.core.verify import (
 from recovery.core.verify.deadlines import FLOOR_S
 from recovery.models import Action, Attempt, Checkpoint, Incident
 from recovery.pipeline.facts import as_json
+from recovery.pipeline.subject import waited_for
 from recovery.pipeline.successor import queued_s
 from recovery.pipeline.verify_facts import (
     Sight,
@@ -56,7 +57,7 @@ def store_checks(incident: Incident, checks: list[Check]) -> None:
 
 def waiting_checks(incident: Incident, *, now: datetime, note: str = "") -> list[Check]:
     """The checks while no new attempt has started: in the queue nothing is late."""
-    job, action = incident.attempt.job, _action(incident)
+    job, action = waited_for(incident), _action(incident)
     newest = job.attempts.order_by("-number").first()
     queued = queued_s(newest, now=now) if newest is not None and newest.started_at is None else None
     state = f"{job.state}{f' ({job.state_reason})' if job.state_reason else ''}"
@@ -119,7 +120,7 @@ def _restored(incident: Incident, sight: Sight) -> Check:
     due = _due(incident, sight, CheckKey.RESTORED, "restore") if waits else None
     state = CheckState.AS_EXPECTED if verdict is RestoreVerdict.AS_EXPECTED else CheckState.NOT_AS_EXPECTED
     if due is not None:
-        state = CheckState.OVERDUE if sight.now > due.at else CheckState.WAITING
+        state = CheckState.OVERDUE if sight.is_past(due.at) else CheckState.WAITING
     return Check(
         key=CheckKey.RESTORED,
         state=state,
@@ -157,7 +158,7 @@ def _checkpoint(incident: Incident, sight: Sight) -> Check:
     due = _due(incident, sight, CheckKey.CHECKPOINT, waits_for)
     return Check(
         key=CheckKey.CHECKPOINT,
-        state=CheckState.OVERDUE if sight.now > due.at else CheckState.WAITING,
+        state=CheckState.OVERDUE if sight.is_past(due.at) else CheckState.WAITING,
         expected=_beyond(beyond),
         seen=_so_far(attempt, beyond),
         places=tuple(_place_of(row) for row in _unfinished(incident, attempt)),

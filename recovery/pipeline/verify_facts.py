@@ -47,6 +47,11 @@ class Sight:
         attempt = self.attempt
         return attempt.restored_at or attempt.first_step_at or attempt.last_progress_at or self.now
 
+    def is_past(self, deadline: datetime) -> bool:
+        """Whether job and log were looked at after `deadline`: what nobody could see (an outage, say) is not late."""
+        looks = (self.attempt.job.cluster.seen_at, self.attempt.read_at)
+        return all(at is not None and at > deadline for at in looks)
+
 
 def look_at(incident: Incident, attempt: Attempt, *, now: datetime) -> Sight:
     expected, told = expected_step(incident, attempt), told_by(attempt)

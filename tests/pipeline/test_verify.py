@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import CheckpointState, JobState, Outcome, Phase, SignalKind
-from recovery.models import Attempt, Checkpoint, Incident, Run
+from recovery.core.types import ActionKind, CheckpointState, JobState, Outcome, Phase, SignalKind
+from recovery.models import Attempt, Checkpoint, Cluster, Incident, Job, Run
 from recovery.models.progress import WORD_PATH
 from recovery.pipeline.successor import is_ours
-from recovery.pipeline.verify import verify_incident
+from recovery.pipeline.verify import verify_incident, watch_danger
 from tests.factories import (
     ago,
     make_action,
@@ -85,8 +85,12 @@ class Restarted:
         Attempt.objects.filter(pk=self.attempt.pk).update(**fields)
         self.attempt.refresh_from_db()
 
-    def look(self, *, after_s: float = STEP) -> Incident:
+    def look(self, *, after_s: float = STEP, blindly: bool = False) -> Incident:
+        """`blindly`: the scheduler has not answered and the log was not read since the look before."""
         self.now += timedelta(seconds=after_s)
+        if not blindly:
+            Cluster.objects.filter(pk=self.run.cluster_id).update(seen_at=self.now)
+            Attempt.objects.filter(pk=self.attempt.pk).update(read_at=self.now)
         self.incident.refresh_from_db()
         if self.incident.state != IncidentState.CLOSED:
             verify_incident(self.incident, now=self.now)
@@ -159,6 +163,14 @@ def test_a_late_restore_is_as_expected_after_all(restarted: Restarted) -> None:
     assert (incident.state, incident.trouble, incident.alarm) == (IncidentState.AWAITING_CHECKPOINT, "", "")
 
 
+def test_nothing_is_late_that_nobody_looked_for_since(restarted: Restarted) -> None:
+    assert restarted.look().alarm == ""
+    assert restarted.look(after_s=8000, blindly=True).alarm == ""
+    Cluster.objects.filter(pk=restarted.run.cluster_id).update(seen_at=restarted.now)
+    assert restarted.look(blindly=True).alarm == ""  # the log was not read yet
+    assert restarted.look().trouble == Outcome.NO_PROGRESS
+
+
 def test_a_checkpoint_that_comes_late_still_closes_the_case(restarted: Restarted) -> None:
     restarted.load(840)
     restarted.step(841)
@@ -201,6 +213,44 @@ def test_the_good_checkpoint_is_in_danger_until_the_job_ends(restarted: Restarte
     restarted.seen(state=JobState.CANCELLED, ended_at=restarted.now)
     incident = restarted.look()
     assert (incident.danger_at, incident.danger) == (None, "")
+
+
+def test_the_danger_is_told_as_it_is_now_while_a_proposal_waits(restarted: Restarted) -> None:
+    make_samples(attempt=restarted.attempt, count=5, first_step=1, every_s=2.0)
+    restarted.start_fresh()
+    restarted.step(5)
+    restarted.look()
+    Incident.objects.filter(pk=restarted.incident.pk).update(state=IncidentState.AWAITING_DECISION)
+    restarted.step(105)
+    restarted.incident.refresh_from_db()
+    watch_danger(restarted.incident, now=restarted.now)
+    restarted.incident.refresh_from_db()
+    assert restarted.incident.danger == "It overwrites step 840 with its save at step 840, the 37th from now."
+    restarted.seen(state=JobState.CANCELLED, ended_at=restarted.now)
+    watch_danger(Incident.objects.get(pk=restarted.incident.pk), now=restarted.now)
+    restarted.incident.refresh_from_db()
+    assert restarted.incident.danger_at is None
+    assert restarted.incident.state == IncidentState.AWAITING_DECISION
+
+
+@pytest.mark.parametrize("old", [{"state": JobState.CANCELLED}, {"vanished_at": ago(5000)}])
+def test_a_job_that_we_submitted_anew_is_waited_for_whatever_became_of_the_old_one(
+    restarted: Restarted, old: dict[str, object]
+) -> None:
+    restarted.attempt.delete()
+    Job.objects.filter(pk=restarted.job.pk).update(**old)
+    Attempt.objects.filter(pk=restarted.failed.pk).update(ended_at=ago(5000))
+    recommendation = make_recommendation(incident=restarted.incident, action=ActionKind.RESUBMIT)
+    make_action(
+        recommendation=recommendation, kind=ActionKind.RESUBMIT, state="converged", called_at=ago(60),
+        calls=[{"operation": "submit", "answer": "9911"}],
+    )  # fmt: skip
+    Incident.objects.filter(pk=restarted.incident.pk).update(acted_at=ago(50))
+    assert restarted.look().state == IncidentState.RESTORING  # the new job is not in the picture yet
+    new = make_job(run=restarted.run, job_id="9911", state=JobState.PENDING, first_submitted_at=ago(55))
+    make_attempt(job=new, state=JobState.PENDING, submitted_at=ago(55), started_at=None)
+    assert restarted.look(after_s=3000).state == IncidentState.RESTORING
+    assert str(restarted.check("converged")["seen"]).startswith("Job 9911 is pending")
 
 
 def test_a_good_checkpoint_that_was_overwritten_is_said_to_be_gone(restarted: Restarted) -> None:
