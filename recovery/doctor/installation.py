@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -17,8 +17,10 @@ from recovery import selectors
 from recovery.celery import app
 from recovery.core.speech import duration
 from recovery.doctor.results import Group, Result, State
+from recovery.models import Upkeep
 
 BROKER_TIMEOUT_S = 3
+UPKEEP_LATE = timedelta(hours=1)  # it is due every minute
 
 
 def examine_installation(*, now: datetime, ask_broker: bool) -> Iterator[Result]:
@@ -29,6 +31,7 @@ def examine_installation(*, now: datetime, ask_broker: bool) -> Iterator[Result]
         yield broker(now)
     if data.state is State.GOOD:
         yield workers(now)
+        yield tables(now)
     yield time_zone(now)
 
 
@@ -110,6 +113,21 @@ def workers(now: datetime) -> Result:
         detail = "nothing is due and no cluster was looked at yet, so nothing tells whether they run"
         return _result(what, detail, state=State.NOT_TRIED, at=now)
     return _result(what, f"nothing is overdue{last}", at=now)
+
+
+def tables(now: datetime) -> Result:
+    """Whether what is stored is rolled up and cleared: without it nothing is lost, but the tables only grow."""
+    what, row = "upkeep of the tables", Upkeep.objects.first()
+    last = f"last done {duration((now - row.at).total_seconds())} ago" if row and row.at else "was not done yet"
+    if row is not None and row.error:
+        remedy = "It is tried again within minutes; the worker's log has the whole error (docs/storage.md)."
+        return _result(what, f"failed: {row.error}; {last}", remedy=remedy, at=now)
+    if row is None or row.at is None:
+        return _result(what, last, state=State.NOT_TRIED, at=now)
+    if now - row.at > UPKEEP_LATE:
+        remedy = "Start a worker and beat (docs/operations.md, “What runs”); where they run, start a further worker."
+        return _result(what, last, remedy=remedy, state=State.ATTENTION, at=now)
+    return _result(what, last, at=now)
 
 
 def time_zone(now: datetime) -> Result:

@@ -24,7 +24,7 @@ DEFAULT = f"{TABLE}_default"
 AHEAD = 3  # days
 LOCK_WAIT = "2s"
 _NAME = re.compile(rf"{TABLE}_(day|before)_([0-9]{{8}})")
-_NO_LOCK = "55P03"  # SQLSTATE lock_not_available
+_NO_LOCK = ("55P03", "40P01")  # SQLSTATE: lock_not_available, deadlock_detected
 _DAY = timedelta(days=1)
 
 
@@ -123,7 +123,7 @@ def _brief_locks() -> Iterator[list[str]]:
     try:
         yield done
     except OperationalError as error:
-        if getattr(error.__cause__, "sqlstate", None) != _NO_LOCK:
+        if getattr(error.__cause__, "sqlstate", None) not in _NO_LOCK:
             raise
         done.clear()
 

@@ -76,6 +76,10 @@ def _pass(*, now: datetime, daily: bool, go_on: Callable[[], bool]) -> dict[str,
     if partitions.divided():
         done["days made"] = partitions.make_parts(now=now, oldest=oldest)
     done["stretches rolled up"] = roll_up(now=now, whole_since=oldest, go_on=go_on)
+    if not go_on():
+        return done  # after a long outage, say: what is not rolled up yet must not go
+    if partitions.divided():
+        done["days dropped"] = partitions.drop_parts(before=oldest)
     if daily:
         done |= _remove_old(now=now, oldest=oldest, go_on=go_on)
     return done
@@ -83,8 +87,6 @@ def _pass(*, now: datetime, daily: bool, go_on: Callable[[], bool]) -> dict[str,
 
 def _remove_old(*, now: datetime, oldest: datetime, go_on: Callable[[], bool]) -> dict[str, int]:
     done = {}
-    if partitions.divided():
-        done["days dropped"] = partitions.drop_parts(before=oldest)
     minutes, ten_minutes = settings.KEEP_MINUTES_DAYS, settings.KEEP_TEN_MINUTES_DAYS
     done["samples removed"] = _remove(Sample, before=oldest, go_on=go_on)
     done["minutes removed"] = _remove(MinuteRollup, before=now - timedelta(days=minutes), go_on=go_on)
@@ -120,8 +122,8 @@ def _remove_failure_lines(*, before: datetime, go_on: Callable[[], bool]) -> int
     old = Signal.objects.filter(kind=SignalKind.FAILURE, attempt__closed_at__lt=before).exclude(attempt__in=busy)
     removed = 0
     while go_on():
-        keys = list(old.order_by().values_list("pk", flat=True)[:BATCH])
-        removed += Signal.objects.filter(pk__in=keys).delete()[0]
-        if len(keys) < BATCH:
+        count, _ = Signal.objects.filter(pk__in=old.order_by().values("pk")[:BATCH]).delete()
+        removed += count
+        if count < BATCH:
             break
     return removed

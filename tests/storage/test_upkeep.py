@@ -188,6 +188,18 @@ def test_a_pass_that_takes_long_stops_and_goes_on_in_the_next(attempt: Attempt) 
     assert TenMinuteRollup.objects.count() == 5
 
 
+def test_samples_of_a_long_outage_are_rolled_up_before_they_go(attempt: Attempt) -> None:
+    store_samples([sample(attempt, 1, NOON)])
+    pass_at(NOON)
+    later = NOON + 40 * DAY
+    moments = iter([later, later])  # took its lease, began
+    upkeep.keep(upkeep.due(later)[0], clock=lambda: next(moments, later + 2 * upkeep.PASS))
+    assert Sample.objects.exists()
+    pass_at(later + MINUTE)
+    assert not Sample.objects.exists()
+    assert steps(TenMinuteRollup) == [(NOON, 1, 1)]
+
+
 def test_a_pass_that_fails_says_why_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: object) -> int:
         raise RuntimeError("no room")

@@ -22,7 +22,7 @@ from recovery.doctor import Result, State, examine_cluster, installation, schedu
 from recovery.doctor.calls import WORDS
 from recovery.doctor.job_files import examine_files
 from recovery.management.commands import doctor
-from recovery.models import Cluster
+from recovery.models import Cluster, Upkeep
 from recovery.slurm.base import (
     YES,
     Can,
@@ -141,6 +141,18 @@ def test_a_worker_that_catches_up_is_not_said_to_be_missing(looked_ago: float, s
 @pytest.mark.django_db
 def test_without_any_look_nothing_tells_whether_workers_run() -> None:
     assert installation.workers(NOW).state is State.NOT_TRIED
+
+
+@pytest.mark.django_db
+def test_upkeep_says_when_it_was_last_done_and_why_it_failed() -> None:
+    assert installation.tables(NOW).state is State.NOT_TRIED
+    row = Upkeep.objects.create(at=NOW - timedelta(minutes=2))
+    found = installation.tables(NOW)
+    assert (found.state, found.detail) == (State.GOOD, "last done 2 m ago")
+    assert installation.tables(NOW + timedelta(hours=2)).state is State.ATTENTION
+    Upkeep.objects.filter(pk=row.pk).update(error="OperationalError: disk full")
+    found = installation.tables(NOW)
+    assert (found.state, found.detail) == (State.BROKEN, "failed: OperationalError: disk full; last done 2 m ago")
 
 
 def test_another_time_zone_than_the_logs_is_pointed_out(settings: Settings) -> None:
