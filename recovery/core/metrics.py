@@ -56,7 +56,8 @@ def feed(line: LogLine, memory: Memory) -> Iterator[Signal]:
     if not values:
         return
     step = _whole(values.get("step"), most=MAX_STEP)
-    kind = values.get("kind") if values.get("kind") in _TOLD else SignalKind.PROGRESS
+    told = values.get("kind")
+    kind = SignalKind(told) if isinstance(told, str) and told in _TOLD else SignalKind.PROGRESS
     at = _moment(values.get("at"))
     if kind is SignalKind.PROGRESS and (step is None or _comes_again(step, at, memory)):
         return
@@ -66,7 +67,7 @@ def feed(line: LogLine, memory: Memory) -> Iterator[Signal]:
     if step_time is None and (ms := _number(values.get("step_time_ms"))) is not None:
         step_time = ms / 1000
     yield Signal(
-        kind=SignalKind(str(kind)),
+        kind=kind,
         file=line.file,
         line=line.number,
         offset=line.offset,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recovery.core import metrics
@@ -79,6 +79,7 @@ def test_what_tells_no_step_is_no_progress(text: str) -> None:
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.lists(st.integers())
 
 
+@example(row={"kind": []}, text="")
 @given(row=st.dictionaries(st.sampled_from([*metrics._FIELD_OF, "x"]), VALUES), text=st.text(max_size=80))
 def test_no_line_breaks_the_reader(row: dict[str, Any], text: str) -> None:
     memory: dict[str, Any] = {}
