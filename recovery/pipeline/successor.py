@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db.models import Q
 
 from recovery.core.lifecycle import ActionState
-from recovery.core.types import TERMINAL_STATES
+from recovery.core.types import TERMINAL_STATES, FailureClass
 from recovery.models import Attempt, Incident, Job
 from recovery.pipeline.subject import restarted_from
 
@@ -15,12 +15,13 @@ from recovery.pipeline.subject import restarted_from
 def successor(incident: Incident) -> Attempt | None:
     """The newest started execution after the failed one: a later attempt of its job, or a later job of the run.
 
-    After an action of ours: after the execution that it was done to. One that had not started when the fault was seen
-    (Slurm could not launch it) comes after itself.
+    After an action of ours: after the execution that it was done to. One that Slurm could not launch comes after itself;
+    no other does, whatever the clocks say: `detected_at` is of ours, which may be behind the `started_at` of Slurm's.
     """
     failed = restarted_from(incident)
     later_attempt = Q(job_id=failed.job_id, number__gt=failed.number)
-    later_attempt |= Q(pk=failed.pk, started_at__gt=incident.detected_at)
+    if incident.failure_class == FailureClass.SCHEDULER_LAUNCH:
+        later_attempt |= Q(pk=failed.pk, started_at__gt=incident.detected_at)
     # A job of the run that ran beside the failed one is no restart of it.
     later_job = Q(
         job__run=incident.run, job__first_submitted_at__gt=failed.job.first_submitted_at,

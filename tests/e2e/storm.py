@@ -40,5 +40,6 @@ def recovered_exactly_once(site: Site, job: str) -> None:
     site.wait(lambda: len(site.history(job)) == 2, what="both attempts in accounting")
     first = list(Sample.objects.filter(attempt__number=0).order_by("step").values_list("step", flat=True))
     assert first == list(range(1, len(first) + 1))
-    moves = list(Event.objects.filter(subject_kind="incident").values_list("new", flat=True))
-    assert moves.count("restoring") == moves.count("closed") == 1
+    events = list(Event.objects.filter(subject_kind="incident").order_by("pk").values_list("at", "new", "reason"))
+    moves = [new for _, new, _ in events]
+    assert moves.count("restoring") == moves.count("closed") == 1, "\n".join(map(str, events))
