@@ -23,6 +23,7 @@ from recovery.core.diagnose.exits import HELD
 from recovery.core.diagnose.history import with_history
 from recovery.core.diagnose.judge import judge
 from recovery.core.diagnose.settled import settle_verdict
+from recovery.core.diagnose.turning import what_would_change
 from recovery.core.diagnose.verdict import Verdict
 from recovery.core.speech import listed
 from recovery.core.types import (
@@ -100,6 +101,7 @@ def _diagnosis(verdict: Verdict, facts: AttemptFacts, clues: Clues, found: tuple
     covered = coverage(facts, clues)
     if verdict.doubts:
         covered["contradictions"] = "; ".join(verdict.doubts)
+    covered["what would change it"] = what_would_change(verdict, facts)
     return Diagnosis(
         failure_class=verdict.failure_class,
         restart=verdict.restart,

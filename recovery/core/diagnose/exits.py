@@ -11,6 +11,9 @@ C = FailureClass
 # Status of a shell whose program could not be run at all.
 NOT_RUN = {126: "a program may not be executed", 127: "a program was not found"}
 
+# Slurm's own status (0:53) where it could not set up the input and output of the job, before its first line.
+NO_OUTPUT = 53
+
 # ft_launcher of NVRx (NVIDIA's resiliency extension) ends so by default where it decided that the job must not be
 # restarted (--ft-no-restart-exit-code); used-up restarts alone end with 1. Best effort: Slurm shows the highest code.
 NVRX_NO_RESTART = 93
@@ -87,6 +90,13 @@ def _by_code(facts: AttemptFacts) -> Verdict:
             restart=Restart.AFTER_CHANGE,
             confidence=0.7,
             reason=f"The batch script ended with {code}: {NOT_RUN[code]}.",
+        )
+    if facts.exit_signal == NO_OUTPUT and facts.last_step is None:
+        return Verdict(
+            failure_class=C.LAUNCH_CONFIG,
+            restart=Restart.AFTER_CHANGE,
+            confidence=0.7,
+            reason="Slurm could not set up the job's output (0:53): usually the folder of its log can't be written to.",
         )
     if 9 in signals:
         return _unknown("A process was killed (SIGKILL): by the memory limit or from outside; nothing says which.", 0.4)

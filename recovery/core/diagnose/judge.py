@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from recovery.core.diagnose import scheduler
-from recovery.core.diagnose.clues import Clue, Clues, first_cause
+from recovery.core.diagnose.clues import ONE_STORY, Clue, Clues, first_cause
 from recovery.core.diagnose.exits import as_nvrx_says, by_status, held_by_slurm
+from recovery.core.diagnose.sequences import in_step
 from recovery.core.diagnose.verdict import Verdict, of_clue
 from recovery.core.types import (
     AttemptFacts,
@@ -59,7 +60,8 @@ def _by_cause(facts: AttemptFacts, clues: Clues) -> Verdict | None:
         return scheduler.node_failure(facts, clues)
     if clue.rule.failure_class is C.WALLTIME and (limit := scheduler.out_of_time(facts, clues, clue)):
         return limit
-    verdict = _without_traceback(of_clue(clue, doubt=first.doubt), clues)
+    told = _by_its_kernel(clue, causes)
+    verdict = _without_traceback(of_clue(told, doubt=first.doubt), clues)
     return _on_many_nodes(verdict, causes)
 
 
@@ -78,6 +80,26 @@ def _aftermath(clue: Clue, clues: Clues) -> bool:
     return any((c.evidence.line or 0) < (clue.evidence.line or 0) for c in told)
 
 
+def _by_its_kernel(clue: Clue, causes: Sequence[Clue]) -> Clue:
+    """A process sees only that its GPU failed; the driver's Xid on the same node says what is wrong with it.
+
+    A contained memory error (Xid 94), say, is uncorrectable to the process, and yet no reason to exclude the node.
+    Hearsay may spare a node, never condemn one.
+    """
+    if clue.rule.failure_class is not C.GPU_HARDWARE or not clue.rule.id.startswith("cuda."):
+        return clue
+    said = [
+        c
+        for c in causes
+        if c.rule.id.startswith("xid.")
+        and c.rule.failure_class is C.GPU_HARDWARE
+        and (not clue.nodes or set(c.nodes) & set(clue.nodes))
+        and not (c.hearsay and c.rule.exclude is Exclude.NODES)
+        and (c.at is None or clue.at is None or abs(c.at - clue.at) <= ONE_STORY)
+    ]
+    return next((c for c in said if c.rule.exclude is Exclude.NODES), said[0] if said else clue)
+
+
 def _without_traceback(verdict: Verdict, clues: Clues) -> Verdict:
     """An exception's last line without a traceback before it may be a mere message."""
     clue = verdict.clue
@@ -91,9 +113,14 @@ def _without_traceback(verdict: Verdict, clues: Clues) -> Verdict:
 
 def _on_many_nodes(verdict: Verdict, causes: Sequence[Clue]) -> Verdict:
     clue = verdict.clue
-    if clue is None or verdict.exclude is not Exclude.NODES:
+    if clue is None:
         return verdict
     nodes = tuple(dict.fromkeys(n for c in causes if c.rule.id == clue.rule.id for n in c.nodes))
+    if verdict.failure_class is C.USER_CODE and verdict.exclude is Exclude.IF_REPEATED and len(nodes) >= MANY_NODES:
+        reason = f"{verdict.reason.rstrip('.')}; {len(nodes)} nodes report the same, so it is the code or its data."
+        return replace(verdict, exclude=Exclude.NONE, reason=reason)
+    if verdict.exclude is not Exclude.NODES:
+        return verdict
     if len(nodes) < (MANY_PORTS if verdict.failure_class is C.NETWORK_FABRIC else MANY_NODES):
         return verdict
     reason = f"{verdict.reason.rstrip('.')}; {len(nodes)} nodes report the same, so none is excluded for it."
@@ -118,7 +145,7 @@ def _hang(finding: Finding, clues: Clues) -> Verdict:
             reason=finding.reason,
         )
     reason = f"{finding.reason.rstrip('.')}. {collective.rule.sentence}"
-    return replace(of_clue(collective), confidence=min(0.9, finding.confidence), reason=reason)
+    return in_step(replace(of_clue(collective), confidence=min(0.9, finding.confidence), reason=reason), clues)
 
 
 def _by_consequence(facts: AttemptFacts, clues: Clues) -> Verdict | None:
@@ -131,7 +158,8 @@ def _by_consequence(facts: AttemptFacts, clues: Clues) -> Verdict | None:
     if facts.last_step is None and clue.rule.failure_class is C.NETWORK_FABRIC:
         reason = f"{clue.rule.sentence.rstrip('.')}, before the first step."
         return replace(verdict, failure_class=C.RENDEZVOUS, reason=reason)
-    return replace(verdict, reason=f"{verdict.reason.rstrip('.')}; what caused it was not seen.")
+    verdict = replace(verdict, reason=f"{verdict.reason.rstrip('.')}; what caused it was not seen.")
+    return in_step(verdict, clues)
 
 
 def _by_context(clues: Clues) -> Verdict | None:

@@ -41,6 +41,19 @@ LOG_LINES: dict[str, list[str]] = {
         "srun: error: Unable to confirm allocation for job 4711: Invalid job id specified",
     ],
     "slurm.prolog": ["slurmstepd: error: Task prolog failed status=256", "srun: error: Prolog error on node gpu-02"],
+    "slurm.step_refused": [
+        "srun: error: Unable to create step for job 4711: More processors requested than permitted",
+        "srun: error: Unable to create step for job 4711: Requested node configuration is not available",
+    ],
+    "slurm.container_denied": [
+        "slurmstepd: error: pyxis:     [ERROR] URL https://registry.example/v2/llm/manifests/26 returned error code: 401 Unauthorized"
+    ],
+    "slurm.container": [
+        "slurmstepd: error: pyxis: child 4242 failed with error code: 1",
+        "slurmstepd: error: pyxis: failed to import docker image",
+        "slurmstepd: error: pyxis: couldn't start container",
+        "slurmstepd: error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1",
+    ],
     "slurm.revoked": ["srun: Job allocation 4711 has been revoked"],
     "srun.oom": ["srun: error: gpu-02: task 9: Out Of Memory", "srun: error: gpu-02: tasks 8-15: Out Of Memory"],
     "srun.segfault": ["srun: error: gpu-02: task 9: Segmentation fault (core dumped)"],
@@ -71,6 +84,11 @@ LOG_LINES: dict[str, list[str]] = {
     "xid.stopped": [f"{_XID}8, pid=4002, name=python"],
     "xid.application": [f"{_XID}{code}, pid=4002, name=python" for code in (11, 13, 25, 31, 32, 137)],
     "xid.sympathetic": [f"{_XID}{code}, pid=4002, Ch 00000008" for code in (43, 45)],
+    "xid.recovery": [
+        f"{_XID}154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+        f"{_XID}154, pid='<unknown>', name=<unknown>, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+        f"{_XID}154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)",
+    ],
     "xid.other": [f"{_XID}{code}, pid=4002" for code in (63, 92, 154, 171, 172, 999)],
     "cuda.ecc_uncorrectable": [
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
@@ -83,6 +101,8 @@ LOG_LINES: dict[str, list[str]] = {
         "2026-01-11 09:20:41 CRITICAL [rank 3] CUDA error: uncorrectable ECC error encountered",
     ],
     "cuda.lost": [
+        "Unable to determine the device handle for GPU0000:4E:00.0: GPU is lost.  Reboot the system to recover this GPU",
+        "gpu-02: Unable to determine the device handle for GPU0000:4E:00.0: Unknown Error",
         "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
         "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
         "RuntimeError: CUDA error: no CUDA-capable device is detected",
@@ -198,6 +218,17 @@ LOG_LINES: dict[str, list[str]] = {
         "(gpu-01, 29500).",
         "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 7/8 clients joined.",
     ],
+    "nccl.interface": [f"{_NCCL}misc/socket.cc:71 NCCL WARN Bootstrap : no socket interface found"],
+    "rdzv.name": [
+        "torch.distributed.DistNetworkError: The IPv6 network addresses of (gpu-0l, 29500) cannot be retrieved (gai error: -2 - Name or service not known)."
+    ],
+    "rdzv.jax": [
+        "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: PjRT_Client_Connect::0."
+    ],
+    "jax.peer_lost": [
+        "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: sync_3::0.",
+        "jax.errors.JaxRuntimeError: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):",
+    ],
     "rdzv.retry": [
         "[W socket.cpp:601] [c10d] The client socket has failed to connect to [gpu-01]:29500 (errno: 111 - Connection refused)."
     ],
@@ -225,6 +256,12 @@ LOG_LINES: dict[str, list[str]] = {
         "Jan 11 09:20:41 gpu-02 kernel: nfs: server store-1 not responding, still trying",
         "[12345.6] LustreError: 11-0: scratch-OST0003: operation ost_read failed: this client was evicted by OST0003",
     ],
+    "checkpoint.conflict": [
+        "FileExistsError: /ckpt/run/ep1-ba12-rank0.pt may conflict with a future checkpoint of the current run.Please delete that file, change to a new folder, or set overwrite=True."
+    ],
+    "checkpoint.distributed": [
+        "torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([0, 3])"
+    ],
     "checkpoint.corrupt": [
         "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
         "RuntimeError: unexpected EOF, expected 4096 more bytes. The file might be corrupted.",
@@ -237,8 +274,11 @@ LOG_LINES: dict[str, list[str]] = {
     "checkpoint.missing": [
         "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/iter_0000840/mp_rank_00/model_optim_rng.pt'",
         "FileNotFoundError: Checkpoint at /ckpt/step-400 not found",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/ckpt/run/1000/.metadata'",
+        "ValueError: Can't find a valid checkpoint at /out/checkpoint-500",
     ],
     "checkpoint.exit_on_missing": [
+        ">> '--exit-on-missing-checkpoint' set ... exiting. <<",
         ">> '--exit-on-missing-checkpoint' set, exiting",
         "Unable to load RNG state from checkpoint /ckpt. Specify --no-load-rng or --finetune to prevent this",
     ],
@@ -297,6 +337,11 @@ LOG_LINES: dict[str, list[str]] = {
         "[gpu-02:40817:0:40817] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))",
     ],
     "process.terminated": ["[rank: 0] Received SIGTERM: 15", "KeyboardInterrupt"],
+    "elastic.segfault": ["  exitcode  : -11 (pid: 4009)"],
+    "python.wrapped": [
+        "OSError: Caught OSError in DataLoader worker process 3.",
+        "KeyError: Caught KeyError in replica 1 on device 1.",
+    ],
     "python.state_dict": ["RuntimeError: Error(s) in loading state_dict for GPTModel:"],
     "python.user_error": [
         "KeyError: 'code-v3'",
@@ -331,6 +376,8 @@ NODE_EVENTS: dict[str, list[str]] = {
 
 # lines of healthy jobs, quotes of failures, and talk about them: no rule may take any of these for a cause
 HARMLESS = [
+    f"{_XID}154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+    f"{_XID}154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)",
     " [2026-01-11 09:20:41.000000] iteration      840/   20000 | lm loss: 2.61E+00 | number of nan iterations:   0 |",
     'WARNING: rank 3 died last night of "RuntimeError: CUDA error: uncorrectable ECC error encountered"',
     "print: RuntimeError: CUDA error: uncorrectable ECC error encountered",

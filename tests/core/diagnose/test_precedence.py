@@ -390,3 +390,37 @@ def test_the_same_fault_on_many_nodes_excludes_none() -> None:
     assert said(verdict(one)) == (C.NETWORK_FABRIC, Restart.YES, Exclude.NODES, ("gpu-02",))
     two = ended(signals=read([port.format("gpu-02"), port.format("gpu-03")]), samples=samples(3))
     assert said(verdict(two))[2:] == (Exclude.HOLD, ())
+
+
+# --- the driver's word ------------------------------------------------------------------------------------------------
+
+XID94 = "NVRM: Xid (PCI:0000:1b:00): 94, pid=4002, name=python, Contained: SM (0x1). RST: No, D-RST: No"
+XID48 = "NVRM: Xid (PCI:0000:1b:00): 48, pid=4002, name=python, DBE (double bit error)"
+PLACED_ECC = ["[rank3]: host gpu-02 pid 4002", *traceback(ECC, rank=3)]
+
+
+def test_a_contained_error_is_no_reason_to_exclude_whatever_the_process_says() -> None:
+    got = verdict(ended(signals=read(PLACED_ECC), node_events=[event("gpu-02", XID94)]))
+    assert said(got) == (C.GPU_HARDWARE, Restart.YES, Exclude.IF_REPEATED, ())
+
+
+def test_of_two_words_of_the_driver_the_graver_counts() -> None:
+    got = verdict(ended(signals=read(PLACED_ECC), node_events=[event("gpu-02", XID94), event("gpu-02", XID48)]))
+    assert said(got) == (C.GPU_HARDWARE, Restart.YES, Exclude.NODES, ("gpu-02",))
+
+
+def test_a_contained_error_of_another_node_changes_nothing() -> None:
+    got = verdict(ended(signals=read(PLACED_ECC), node_events=[event("gpu-03", XID94)]))
+    assert said(got) == (C.GPU_HARDWARE, Restart.YES, Exclude.NODES, ("gpu-02",))
+
+
+def test_a_program_fault_on_many_nodes_speaks_for_none_of_them() -> None:
+    fault = "NVRM: Xid (PCI:0000:1b:00): 13, pid=4002, name=python, Graphics SM Warp Exception"
+    few = verdict(ended(node_events=[event("gpu-01", fault)]))
+    many = verdict(ended(node_events=[event(f"gpu-0{i}", fault) for i in (1, 2, 3)]))
+    assert (few.exclude, many.exclude) == (Exclude.IF_REPEATED, Exclude.NONE)
+
+
+def test_an_output_that_could_not_be_opened_needs_a_person() -> None:
+    got = verdict(ended(JobState.FAILED, exit_code=0, exit_signal=53))
+    assert said(got)[:2] == (C.LAUNCH_CONFIG, Restart.AFTER_CHANGE)

@@ -72,6 +72,7 @@ def test_coverage_says_what_was_seen() -> None:
         "node events": "1 events of the job's 4 nodes",
         "checkpoints": "newest complete: step 200, 1 more not complete",
         "GPU counters": "not looked for: this release reads none",
+        "what would change it": "an earlier cause than the one that was found",
     }
 
 
