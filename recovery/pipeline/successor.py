@@ -15,7 +15,7 @@ from recovery.pipeline.subject import restarted_from
 def successor(incident: Incident) -> Attempt | None:
     """The newest started execution after the failed one: a later attempt of its job, or a later job of the run.
 
-    After an action of ours: after the execution that it was done to. One that Slurm could not launch comes after itself;
+    After an action of ours: after the execution that it was done to. What Slurm could not launch comes after itself;
     no other does, whatever the clocks say: `detected_at` is of ours, which may be behind the `started_at` of Slurm's.
     """
     failed = restarted_from(incident)
