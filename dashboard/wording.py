@@ -24,7 +24,7 @@ def duration(seconds: float | None) -> str:
 
 def steps(number: int | None) -> str:
     """A step or a count with its digits in groups of three: 12 480."""
-    return "unknown" if number is None else speech.steps(number).replace("\u2009", THIN)
+    return speech.steps(number)
 
 
 def plural(number: int, one: str, many: str = "") -> str:

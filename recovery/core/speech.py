@@ -29,7 +29,7 @@ def steps(number: int | None) -> str:
     """A step or a number of steps: "18 400"; "unknown" where none was seen."""
     if number is None:
         return "unknown"
-    return f"{number:,}".replace(",", "\u2009")
+    return f"{number:,}".replace(",", "\u202f")  # narrow, and no line breaks in it
 
 
 def listed(names: Iterable[str]) -> str:

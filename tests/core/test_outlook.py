@@ -79,7 +79,7 @@ def test_rotation_that_removes_the_last_complete_one_is_noticed() -> None:
     found = see([saved(700, removed=True), saved(800), saved(900, C.TORN), saved(1000, C.TORN)])
     assert found.rotation is not None
     assert found.rotation.text == (
-        "Step 800 is the last complete checkpoint; 1\u2009000 and 900 are not. 3 are kept, so the next save, at about "
+        "Step 800 is the last complete checkpoint; 1\u202f000 and 900 are not. 3 are kept, so the next save, at about "
         "14:20 UTC, removes it."
     )
 

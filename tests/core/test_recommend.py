@@ -79,7 +79,7 @@ def test_one_step_is_no_plural_and_none_is_said() -> None:
 
 def test_large_steps_are_readable() -> None:
     facts = replace(FAILED, last_step=18_400, checkpoints=checkpoints(17_000))
-    assert "restoring step 17\u2009000 (1\u2009400 steps lost)" in propose(facts=facts).headline
+    assert "restoring step 17\u202f000 (1\u202f400 steps lost)" in propose(facts=facts).headline
 
 
 def test_the_restart_number_is_told() -> None:

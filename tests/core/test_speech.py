@@ -24,7 +24,7 @@ def test_every_duration_is_said(seconds: float) -> None:
 
 
 def test_steps_have_thin_spaces() -> None:
-    assert (steps(840), steps(18_400), steps(1_000_000)) == ("840", "18\u2009400", "1\u2009000\u2009000")
+    assert (steps(840), steps(18_400), steps(1_000_000)) == ("840", "18\u202f400", "1\u202f000\u202f000")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def coverage(facts: AttemptFacts, clues: Clues) -> dict[str, str]:
         "job log": _log(facts, clues),
         "node events": _nodes(facts),
         "checkpoints": _checkpoints(facts),
-        "GPU counters": "not looked for: this release reads none",
+        "GPU counters": _gpus(facts),
     }
 
 
@@ -39,7 +39,7 @@ def _log(facts: AttemptFacts, clues: Clues) -> str:
     if not facts.signals and facts.last_step is None:
         return "nothing that we know was found in it"
     found = sum(s.kind is SignalKind.FAILURE for s in facts.signals)
-    parts = [f"{found} failure lines"]
+    parts = [_count(found, "failure line")]
     if clues.overcome:
         parts.append(f"{clues.overcome} of them followed by further training and not counted")
     parts.append(f"last step {steps(facts.last_step)}" if facts.last_step is not None else "no step reported")
@@ -49,15 +49,39 @@ def _log(facts: AttemptFacts, clues: Clues) -> str:
 def _nodes(facts: AttemptFacts) -> str:
     if not facts.nodes:
         return "the job's nodes are not known"
+    nodes = f"the job's {_count(len(facts.nodes), 'node')}"
     if facts.node_events:
-        return f"{len(facts.node_events)} events of the job's {len(facts.nodes)} nodes"
-    return f"none for the job's {len(facts.nodes)} nodes; that proves nothing unless their kernel logs arrive here"
+        return f"{_count(len(facts.node_events), 'event')} of {nodes}"
+    return f"none for {nodes}; that proves nothing unless their kernel logs arrive here"
 
 
 def _checkpoints(facts: AttemptFacts) -> str:
     if not facts.checkpoints:
         return "none seen"
     complete = [c.step for c in facts.checkpoints if c.state is CheckpointState.COMPLETE]
-    other = len(facts.checkpoints) - len(complete)
-    newest = f"newest complete: step {steps(complete[-1])}" if complete else "none is complete"
-    return f"{newest}{f', {other} more not complete' if other else ''}"
+    gone = sum(c.state is CheckpointState.MISSING for c in facts.checkpoints)
+    other = len(facts.checkpoints) - len(complete) - gone
+    parts = [f"newest complete: step {steps(complete[-1])}" if complete else "none is complete"]
+    if other:
+        parts.append(f"{other} more not complete")
+    if gone:
+        parts.append(f"{gone} no longer there")
+    return ", ".join(parts)
+
+
+def _gpus(facts: AttemptFacts) -> str:
+    gpu = facts.gpu
+    if gpu is None:
+        return "no readings lately; they come from a Prometheus, where the cluster names one"
+    parts = [f"of {_count(gpu.nodes, 'node')}"]
+    if gpu.utilisation is not None:
+        parts.append(f"{gpu.utilisation:.0f} % busy on the mean")
+    if gpu.power_w is not None:
+        usual = f", usually {gpu.usual_power_w:.0f} W" if gpu.usual_power_w is not None else ""
+        parts.append(f"{gpu.power_w:.0f} W each{usual}")
+    parts += [f"Xid {code} on {node}" for node, code in gpu.xids[:3]]
+    return ", ".join(parts)
+
+
+def _count(number: int, one: str) -> str:
+    return f"{steps(number)} {one}{'' if number == 1 else 's'}"

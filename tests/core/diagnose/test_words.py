@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from recovery.core.diagnose import MAX_EVIDENCE, diagnose
-from recovery.core.types import Diagnosis, JobState
-from tests.core.attempts import checkpoints, crash, ended, event, read, samples, traceback
+from recovery.core.types import CheckpointFact, CheckpointState, Diagnosis, GpuFacts, JobState
+from tests.core.attempts import at, checkpoints, crash, ended, event, read, samples, traceback
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 REMOTE = "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
@@ -69,11 +69,20 @@ def test_coverage_says_what_was_seen() -> None:
     assert got.coverage == {
         "scheduler": "state failed, exit code 1, reason NonZeroExitCode",
         "job log": "2 failure lines, last step 400",
-        "node events": "1 events of the job's 4 nodes",
+        "node events": "1 event of the job's 4 nodes",
         "checkpoints": "newest complete: step 200, 1 more not complete",
-        "GPU counters": "not looked for: this release reads none",
+        "GPU counters": "no readings lately; they come from a Prometheus, where the cluster names one",
         "what would change it": "an earlier cause than the one that was found",
     }
+
+
+def test_coverage_says_what_was_measured_and_which_checkpoints_are_gone() -> None:
+    gpu = GpuFacts(at=at(1000), nodes=1, utilisation=3.2, power_w=81.0, usual_power_w=610.0, xids=(("gpu-02", 79),))
+    gone = CheckpointFact(step=100, state=CheckpointState.MISSING, path="/ckpt/iter_0000100")
+    got = verdict(gpu=gpu, nodes=("gpu-02",), checkpoints=[gone, *checkpoints(200)]).coverage
+    assert got["GPU counters"] == "of 1 node, 3 % busy on the mean, 81 W each, usually 610 W, Xid 79 on gpu-02"
+    assert got["checkpoints"] == "newest complete: step 200, 1 no longer there"
+    assert got["node events"].startswith("none for the job's 1 node;")
 
 
 def test_coverage_says_what_was_not_seen() -> None:
