@@ -80,10 +80,16 @@ def _page(
         attempts=attempts,
         checkpoints=tuple(reversed(checkpoints[-CHECKPOINTS:])),
         cases=tuple(rows(found)),
-        logs=tuple(LogFile.objects.filter(attempt=newest).exclude(inode=0, error="")[:LOGS]) if newest else (),
+        logs=_logs(newest) if newest else (),
         restorable=restorable,
         measured=measured(newest, run.cluster),
     )
+
+
+def _logs(attempt: Attempt) -> tuple[LogFile, ...]:
+    """Those with a trouble first; a folder that is only kept in sight is none."""
+    rows = LogFile.objects.filter(attempt=attempt).exclude(inode=0, error="")
+    return tuple(rows.order_by("-error", "pk")[:LOGS])
 
 
 def runs(cluster: Cluster | None, *, show: str) -> QuerySet[Run]:

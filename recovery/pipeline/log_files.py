@@ -14,7 +14,7 @@ from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.policy import log_pattern
 from recovery.models import Attempt, Job
 from recovery.selectors import current_policy
-from recovery.sources.find_logs import FoundLog, find_logs
+from recovery.sources.find_logs import MOST_ENTRIES, FoundLog, FoundLogs, find_logs
 
 LONGEST_PATH = 1000  # what the table holds; a longer one is cut, and not found
 MOST_FILES = 512  # of one attempt
@@ -30,6 +30,7 @@ class LogFiles:
     trouble, remedy: two sentences where there is something that can't be read, else "".
     missing: the first pattern, where none of them names a file yet, else "".
     marks: of folders; while none of them changes, the patterns name the same files. Empty where no pattern is open.
+    left_out: a sentence where not all files of a pattern are read, else "". The others are, so nobody is blind for it.
     """
 
     files: tuple[FoundLog, ...] = ()
@@ -37,6 +38,7 @@ class LogFiles:
     remedy: str = ""
     missing: str = ""
     marks: Mapping[str, str] = field(default_factory=dict)
+    left_out: str = ""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -58,11 +60,22 @@ def _named(patterns: Sequence[LogPattern], started_at: datetime | None) -> LogFi
     refused = next((found.refused for found in every if found.refused is not None), None)
     return LogFiles(
         files=tuple(files.values())[:MOST_FILES],
+        left_out=_left_out(patterns, every, len(files)),
         trouble="" if refused is None else refused.sentence,
         remedy="" if refused is None else refused.remedy,
         missing="" if files else patterns[0].text[:LONGEST_PATH],
         marks={folder: mark for found in every for folder, mark in found.marks.items() if len(folder) <= LONGEST_PATH},
     )
+
+
+def _left_out(patterns: Sequence[LogPattern], every: Sequence[FoundLogs], count: int) -> str:
+    for pattern, found in zip(patterns, every, strict=True):
+        if found.cut:
+            return f"Not all files of {pattern.text} are read: more than {MOST_ENTRIES} names lie where it looks."
+        if found.left_out:
+            more = f"{found.left_out} more than the {len(found.files)} that are"
+            return f"Not all files of {pattern.text} are read: there are {more}; the highest rank is among those."
+    return f"Only {MOST_FILES} of {count} log files are read." if count > MOST_FILES else ""
 
 
 def log_paths(job: Job) -> list[str]:

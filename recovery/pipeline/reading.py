@@ -26,7 +26,7 @@ from recovery.pipeline.log_files import log_files
 from recovery.pipeline.source_read import SourceRead, nothing
 from recovery.sources.find_logs import FoundLog
 from recovery.sources.job_logs import Cursor, LogRead, read_end, read_log
-from recovery.sources.marks import file_mark
+from recovery.sources.marks import file_mark, is_absent
 
 PASSES = 4  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting
 LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its way to the file
@@ -102,8 +102,9 @@ def read_attempt(
             memory = copy.deepcopy(parser.memory)
             ahead = LogParser(utc_offset=offset, nodes=attempt.nodes, own=own, memory=memory)
             _look_ahead(reading, row, ahead)
-    for folder, mark in files.marks.items():
-        _note_folder(reading, known.get(folder) or LogFile(attempt=attempt, path=folder), mark)
+    for number, (folder, mark) in enumerate(files.marks.items()):
+        row = known.get(folder) or LogFile(attempt=attempt, path=folder)
+        _note_folder(reading, row, mark, error="" if number else files.left_out[:300])
     attempt.parser_memory = parser.memory
     reading.signals = _dated(_own(reading.signals, attempt), attempt, now)
     before = json.dumps(attempt.parser_memory) if sources else ""
@@ -126,10 +127,10 @@ def _new_row(attempt: Attempt, path: str) -> LogFile:
     return row
 
 
-def _note_folder(reading: Reading, row: LogFile, mark: str) -> None:
+def _note_folder(reading: Reading, row: LogFile, mark: str, *, error: str) -> None:
     """Its mark is kept as a file's is: a log that appears in it later is seen at a glance."""
-    if row.pk is None or row.mark != mark:
-        row.mark = mark
+    if row.pk is None or (row.mark, row.error) != (mark, error):
+        row.mark, row.error = mark, error
         reading.changed_rows.append(row)
 
 
@@ -142,6 +143,9 @@ def _read_file(
     before = None if row.pk is None else _position(row)
     reading.rows.append(row)
     mark = file_mark(row.path)  # before the read: what is written during it shows at the next look
+    if is_absent(mark) and mark == row.mark:  # the last look searched its folder for another name that it has now
+        reading.missing = reading.missing or row.path
+        return False
     more = False
     for _ in range(PASSES):
         cursor = Cursor(inode=row.inode, offset=row.offset, line=row.line, head=row.head)

@@ -35,7 +35,7 @@ class FoundLog:
 class FoundLogs:
     """What a pattern names now, lowest rank first. `refused`: a folder that can't be listed.
 
-    `marks`: of the folders that were listed, taken before; while none of them changes, the pattern names the same files.
+    `marks`: of the folders that were listed, taken before; while none changes, the pattern names the same files.
     `left_out`: files beyond MOST_FILES. `cut`: there are more than MOST_ENTRIES names, and not all were looked at.
     """
 

@@ -11,6 +11,7 @@ import time
 
 LIKE_A_TICK_NS = 50_000_000  # time stamps are as coarse as the kernel's tick: a change right after one may not show
 NONE = "none"  # the mark of no folder
+_ABSENT = "absent"
 
 
 def file_mark(path: str) -> str:
@@ -39,5 +40,9 @@ def folder_mark(path: str) -> str:
     return f"{info.st_ino}:{info.st_mtime_ns}:{info.st_ctime_ns}"
 
 
+def is_absent(mark: str) -> bool:
+    return mark.startswith(_ABSENT)
+
+
 def _absent(error: OSError | ValueError) -> str:
-    return f"absent: {error.errno}" if isinstance(error, OSError) else "absent"
+    return f"{_ABSENT}: {error.errno}" if isinstance(error, OSError) else _ABSENT

@@ -13,6 +13,7 @@ from recovery.models import Attempt, LogFile, Sample
 from recovery.pipeline.ingest import ingest_attempt
 from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
 from recovery.pipeline.reading import read_attempt
+from recovery.sources import find_logs, job_logs
 from tests.core.logs.lines import megatron
 from tests.factories import ago, make_attempt, make_job, make_policy
 
@@ -79,6 +80,23 @@ def test_a_rank_without_a_label_in_its_lines_has_the_one_of_its_file(attempt: Ma
     }
 
 
+def test_files_that_are_left_out_are_said_and_blind_nobody(
+    attempt: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find_logs, "MOST_FILES", 2)
+    made = attempt(f"{tmp_path}/r%t.out")
+    write(tmp_path, r0="step 1 loss 2\nstep 2 loss 2\n", r1="", r2="", r7="")
+    assert [log.rank for log in log_files(made).files] == [0, 7]
+    ingest_attempt(made, now=ago(0))
+    said = "are read: there are 2 more than the 2 that are; the highest rank is among those."
+    assert LogFile.objects.get(path=str(tmp_path)).error == f"Not all files of {tmp_path}/r%t.out {said}"
+    assert made.blind_reason == ""
+    (tmp_path / "r1.out").unlink()
+    (tmp_path / "r2.out").unlink()
+    ingest_attempt(made, now=ago(-30))
+    assert LogFile.objects.get(path=str(tmp_path)).error == ""
+
+
 def test_a_log_that_appears_late_among_others_is_read_from_its_start(attempt: Make, tmp_path: Path) -> None:
     made = attempt(f"{tmp_path}/r%t.out")
     write(tmp_path, r0="step 1 loss 2\nstep 2 loss 2\n")
@@ -86,6 +104,29 @@ def test_a_log_that_appears_late_among_others_is_read_from_its_start(attempt: Ma
     write(tmp_path, r5="step 7 loss 2\nstep 8 loss 2\n")
     ingest_attempt(made, now=ago(-30))
     assert set(Sample.objects.values_list("rank", "step")) == {(0, 1), (0, 2), (5, 7), (5, 8)}
+
+
+def test_a_log_that_is_gone_is_searched_for_once_and_read_when_it_is_back(
+    attempt: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, log = attempt(f"{tmp_path}/a.out"), tmp_path / "a.out"
+    write(tmp_path, a="step 1 loss 2\nstep 2 loss 2\n")
+    ingest_attempt(made, now=ago(30))
+    searched: list[str] = []
+
+    def search(path: str, cursor: job_logs.Cursor) -> str:
+        searched.append(path)
+        return ""
+
+    monkeypatch.setattr(job_logs, "_renamed", search)
+    log.rename(tmp_path / "elsewhere")
+    for look in range(3):
+        ingest_attempt(made, now=ago(20 - look))
+        assert "does not exist" in made.blind_reason
+    assert searched == [str(log)]
+    write(tmp_path, a="step 3 loss 2\nstep 4 loss 2\n")
+    ingest_attempt(made, now=ago(0))
+    assert (made.last_step, made.blind_reason) == (4, "")
 
 
 def test_the_policys_pattern_is_the_one_in_force() -> None:
