@@ -6,7 +6,7 @@ Pure: the pipeline adds the exact scheduler operations, stores and hashes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recovery.core.instead import Around, instead_of_nothing, resubmission
@@ -68,6 +68,14 @@ def recommend(
     reasons = [diagnosis.reason, note, _checkpoint_reason(checkpoint, facts), _delay(job), *_past(history)]
     headline = _headline(nodes, checkpoint, facts)
     return _proposal(action, nodes, headline, tuple(filter(None, reasons)), checkpoint, facts, job)
+
+
+def left_alone(proposal: Proposal, *, why: str, job_id: str) -> Proposal:
+    """Nothing, instead of a restart: `why`, a clause, another job of the run goes on with it."""
+    headline = f"Do nothing: {why}. Two must never write to one checkpoint folder."
+    return replace(
+        proposal, action=ActionKind.NOTHING, exclude_nodes=(), headline=headline, parameters={"taken_up": job_id}
+    )
 
 
 # --- when nothing is to be done ---------------------------------------------------------------------------------------

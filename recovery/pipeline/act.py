@@ -69,17 +69,19 @@ def _observe(action: Action, attempt: Attempt, *, client: SlurmClient, now: date
     _note_new_job(action, world, now=now)
     target = target_of(action, attempt, comment=record.admin_comment if record is not None else "")
     step = next_step(_intent(action, attempt, target, client=client, now=now), world)
-    return _doubt(action, attempt, record, step, now=now) or step, target
+    return _doubt(action, attempt, record, step, client=client, now=now) or step, target
 
 
-def _doubt(action: Action, attempt: Attempt, record: JobRecord | None, step: Next, *, now: datetime) -> Next | None:
+def _doubt(
+    action: Action, attempt: Attempt, record: JobRecord | None, step: Next, *, client: SlurmClient, now: datetime
+) -> Next | None:
     """Why a call is not made although the scheduler's answer speaks for it."""
     if not step.step.is_call:
         return None
     doubt = _doubt_about_repeat(action, step.step, now=now)
     begun = {call["operation"] for call in action.calls} - {step.step, Step.SET_ADMIN_COMMENT}
     if doubt is None and not begun:  # nothing had an effect yet: the facts must still hold
-        doubt = veto(action, attempt, record, now=now)
+        doubt = veto(action, attempt, record, client=client, now=now)
     return doubt
 
 

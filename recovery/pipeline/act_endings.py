@@ -36,9 +36,12 @@ def _go_on(action: Action, reason: str, now: datetime, *, by_others: bool) -> No
     elif then is Then.WATCH:
         advance(incident, IncidentState.WATCHING, now=now, why=reason, next_look_at=now, deadline_at=None)
     else:
+        chosen = action.kind == ActionKind.RESTORE_OLDER and "undoes" not in action.parameters
+        expected = {"expected_step": action.parameters["step"]} if chosen else {}
         advance(
             incident, IncidentState.RESTORING, now=now, why=reason, acted_at=now, next_look_at=now, deadline_at=None,
             resolved_by_others=by_others, new_attempt=None, alarm="",
+            **expected,
         )  # fmt: skip
 
 

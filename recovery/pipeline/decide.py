@@ -14,6 +14,7 @@ from recovery.core.policy import Load, Ruling, rule_on
 from recovery.core.types import ActionKind, DecisionKind, FindingKind, Mode, Outcome, Proposal
 from recovery.models import Action, Cluster, Decision, Incident, Node, PolicyVersion, Recommendation
 from recovery.pipeline.facts import current_rules, log_interval, past_failures
+from recovery.pipeline.others import why_anew
 from recovery.pipeline.recommend import shown_hash, stored_diagnosis
 from recovery.pipeline.subject import key_of, subject_of
 from recovery.pipeline.transition import LostRace, advance
@@ -141,6 +142,9 @@ def approve(recommendation_id: int, *, shown_hash: str, actor: Actor, comment: s
     """Approve exactly what was shown. Raises Forbidden, OutOfDate, AlreadyDecided or Recommendation.DoesNotExist."""
     require(actor, Permission.DECIDE)
     recommendation = _open_question(recommendation_id, shown_hash, now=now)
+    if why := why_anew(recommendation.incident, recommendation):
+        _look_again(recommendation.incident, now=now)
+        raise OutOfDate(why)
     return _decide(recommendation, DecisionKind.APPROVE, actor=actor, reason=comment, now=now)
 
 

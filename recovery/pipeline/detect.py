@@ -58,6 +58,8 @@ def _during(
         return _add(known, worst, now=now)
     if worst.kind is FindingKind.SLOWDOWN:
         return None  # it runs: the open case goes on waiting for the checkpoint
+    if attempt.started_at is None and _was_cancelled(worst, facts):
+        return None  # it never ran: what became of the failed one is not told by it
     if follows(attempt, known) and known.acted_at is not None and _was_cancelled(worst, facts):
         return None  # verification notices: its run may be submitted anew
     if follows(attempt, known):

@@ -15,11 +15,12 @@ from recovery.core.plans import RULES
 from recovery.core.recommend import newest_complete
 from recovery.core.speech import duration
 from recovery.core.types import ActionKind, JobState, Mode, Proposal
-from recovery.models import Action, Incident, Node, Recommendation
+from recovery.models import Action, Incident, Job, Node, Recommendation
 from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.decide import OutOfDate
 from recovery.pipeline.facts import attempt_facts
 from recovery.pipeline.observe import ON_NODES
+from recovery.pipeline.others import in_picture, in_the_way
 from recovery.pipeline.proposals import Asked, build, resuming
 from recovery.pipeline.recommend import store_recommendation
 from recovery.pipeline.subject import MARK, newest_execution, subject_of
@@ -69,6 +70,7 @@ def propose(
         client=client, now=now,
     )  # fmt: skip
     found = build(action, asked)
+    _alone(incident, found, attempt.job)
     return _store(incident, found, asked.exclude_nodes, reason=reason, actor=actor, client=client, now=now)
 
 
@@ -80,7 +82,14 @@ def undo(action_id: int, *, reason: str, actor: Actor, client: SlurmClient, now:
     found = undoing(action, now=now)
     if found is None:
         raise Invalid([f"action: it can't be undone (any more). {RULES[ActionKind(action.kind)].undo}"])
+    _alone(incident, found, newest_execution(incident).job)
     return _store(incident, found, (), reason=reason, actor=actor, client=client, now=now)
+
+
+def _alone(incident: Incident, found: Instead, job: Job) -> None:
+    """Nobody proposes to start a run anew that was started anew already."""
+    if other := in_the_way(found.action, job, in_picture(incident, job), incident):
+        raise Invalid([f"action: {other.sentence}"])
 
 
 def undoing(action: Action, *, now: datetime) -> Instead | None:

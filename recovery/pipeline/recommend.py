@@ -11,7 +11,7 @@ from django.db import transaction
 
 from recovery.core.lifecycle import IncidentState
 from recovery.core.plans import RULES, Step
-from recovery.core.recommend import recommend
+from recovery.core.recommend import left_alone, recommend
 from recovery.core.types import (
     ActionKind,
     Diagnosis,
@@ -27,6 +27,7 @@ from recovery.pipeline.calls import Target, command, preview
 from recovery.pipeline.facts import attempt_facts, current_rules, past_failures
 from recovery.pipeline.job_facts import facts_of_job
 from recovery.pipeline.marks import mark_for
+from recovery.pipeline.others import in_picture, in_the_way
 from recovery.pipeline.scripts import keep_script
 from recovery.pipeline.subject import new_key, newest_execution, subject_of
 from recovery.pipeline.transition import advance
@@ -43,6 +44,9 @@ def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime
     keep_script(incident.attempt.job, client=client, now=now)
     job_facts = facts_of_job(incident.attempt, facts, client=client, now=now)
     proposal = recommend(verdict, facts, job_facts, past_failures(incident, now=now))
+    job = incident.attempt.job
+    if other := in_the_way(proposal.action, job, in_picture(incident, job), incident):
+        proposal = left_alone(proposal, why=other.why, job_id=other.job_id)
     if proposal.action in ON_NEWEST:
         newest = newest_execution(incident)
         proposal = replace(proposal, parameters={**proposal.parameters, "attempt": newest.pk})

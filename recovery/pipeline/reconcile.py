@@ -20,6 +20,7 @@ from recovery.pipeline.act import carry_out
 from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
 from recovery.pipeline.leasing import ClientFor, Clock, with_lease
 from recovery.pipeline.look_at_checkpoints import about_to_settle
+from recovery.pipeline.others import why_anew
 from recovery.pipeline.recommend import recommend_incident
 from recovery.pipeline.successor import successor
 from recovery.pipeline.transition import advance
@@ -153,8 +154,10 @@ def _watch(incident: Incident, *, now: datetime) -> None:
     attempt = incident.attempt
     follower, recommendation = successor(incident), _current(incident)
     asked = incident.state == IncidentState.AWAITING_DECISION and recommendation.proposed_by != ""
-    if asked and not attempt.job.cluster.is_stale(now) and not decide.still_holds(recommendation):
-        advance(incident, IncidentState.WATCHING, now=now, why="The job is not as it was when this was proposed.")
+    anew = "" if attempt.job.cluster.is_stale(now) else why_anew(incident, recommendation)
+    if asked and not attempt.job.cluster.is_stale(now) and (anew or not decide.still_holds(recommendation)):
+        why = anew or "The job is not as it was when this was proposed."
+        advance(incident, IncidentState.WATCHING, now=now, why=why)
     elif asked:
         watch_danger(incident, now=now)
         decide.keep_open_or_expire(incident, recommendation, now=now)
@@ -166,6 +169,8 @@ def _watch(incident: Incident, *, now: datetime) -> None:
         advance(
             incident, IncidentState.RESTORING, now=now, why=why, resolved_by_others=True, acted_at=follower.started_at
         )
+    elif anew:
+        advance(incident, IncidentState.DETECTED, now=now, why=anew, deadline_at=None)
     elif _moves_again(incident, attempt):
         why = f"The job moves again: step {steps(attempt.last_step)} was seen."
         decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)

@@ -24,9 +24,10 @@ def successor(incident: Incident) -> Attempt | None:
         later_attempt |= Q(pk=failed.pk, started_at__gt=incident.detected_at)
     # A job of the run that ran beside the failed one is no restart of it.
     later_job = Q(
-        job__run=incident.run, job__first_submitted_at__gt=failed.job.first_submitted_at,
+        job__run=incident.run,
+        job__first_submitted_at__gte=failed.job.first_submitted_at,
         started_at__gte=incident.failed_at,
-    )  # fmt: skip
+    ) & ~Q(job=failed.job_id)  # a whole chain may be submitted within one second
     return (
         Attempt.objects.filter(later_attempt | later_job)
         .exclude(started_at=None)  # the next job of a chain may wait behind the restarted one
@@ -41,7 +42,7 @@ def follows(attempt: Attempt, incident: Incident) -> bool:
     failed = incident.attempt
     if attempt.job_id == failed.job_id:
         return attempt.number > failed.number
-    later = attempt.job.first_submitted_at > failed.job.first_submitted_at
+    later = attempt.job.first_submitted_at >= failed.job.first_submitted_at
     return later and attempt.started_at is not None and attempt.started_at >= incident.failed_at
 
 

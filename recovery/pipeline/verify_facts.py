@@ -9,19 +9,19 @@ from itertools import pairwise
 from django.conf import settings
 from django.db.models import Q
 
+from recovery.core.lifecycle import ActionState
 from recovery.core.series import typical_step_time
-from recovery.core.types import CheckpointState, Sample, SignalKind
+from recovery.core.types import ActionKind, CheckpointState, Sample, SignalKind
 from recovery.core.verify import (
     CheckKey,
     CheckState,
     Restore,
-    Saved,
     Source,
     Start,
     Told,
     judge_restore,
 )
-from recovery.models import Attempt, Checkpoint, Incident, Run
+from recovery.models import Action, Attempt, Checkpoint, Incident, Run
 from recovery.models import Sample as SampleRow
 from recovery.pipeline.facts import log_interval
 
@@ -95,11 +95,23 @@ def expected_step(incident: Incident, attempt: Attempt) -> int | None:
     """
     if _was_judged(incident, attempt):
         return incident.expected_step
+    chosen = _chosen(incident)
     rows = Checkpoint.objects.filter(run=incident.run).exclude(completed_at=None)
     rows = rows.filter(state__in=[CheckpointState.COMPLETE, CheckpointState.MISSING])
     rows = rows.exclude(state=CheckpointState.MISSING, checked_at__lt=attempt.started_at)  # gone before it started
-    before = rows.exclude(attempt=attempt).filter(first_seen_at__lt=attempt.started_at).order_by("-step").first()
+    rows = rows.exclude(attempt=attempt).filter(first_seen_at__lt=attempt.started_at)
+    if chosen is not None:  # what was there then is passed over, however complete
+        rows = rows.filter(completed_at__gt=chosen.observed_at)
+    before = rows.order_by("-step").first()
+    if before is None and chosen is not None:
+        return int(chosen.parameters["step"])
     return before.step if before else incident.expected_step
+
+
+def _chosen(incident: Incident) -> Action | None:
+    """The action that pointed the trainer at a checkpoint that a person chose; None where none did, or not any more."""
+    done = incident.actions.filter(kind=ActionKind.RESTORE_OLDER, state=ActionState.CONVERGED).order_by("pk").last()
+    return done if done is not None and "undoes" not in done.parameters else None
 
 
 def _was_judged(incident: Incident, attempt: Attempt) -> bool:
@@ -159,20 +171,6 @@ def checkpoint_intervals(run: Run) -> list[float]:
         (after - before).total_seconds()
         for before, after in pairwise(times)
         if after > before and not any(before < at <= after for at in begun)
-    ]
-
-
-def saved_by_age(run: Run) -> list[Saved]:
-    """The run's checkpoints, the oldest first; one that was written anew is as old as that."""
-    rows = list(Checkpoint.objects.filter(run=run).order_by("-step")[:CHECKPOINTS])
-    rows.sort(key=lambda row: (row.completed_at or row.first_seen_at, row.step))
-    return [
-        Saved(
-            step=row.step,
-            complete=row.state in (CheckpointState.COMPLETE, CheckpointState.MISSING),
-            removed=row.state == CheckpointState.MISSING,
-        )
-        for row in rows
     ]
 
 

@@ -11,8 +11,9 @@ from recovery.core.types import ActionKind, FindingKind, JobState
 from recovery.models import Action, Attempt, Cluster, Incident, Job, Node
 from recovery.pipeline.decide import acts_automatically, is_paused
 from recovery.pipeline.eligible import eligible_nodes
+from recovery.pipeline.others import in_records, in_the_way
 from recovery.pipeline.recommend import shown_hash
-from recovery.slurm.base import HELD_BY_PEOPLE, JobRecord
+from recovery.slurm.base import HELD_BY_PEOPLE, JobRecord, SlurmClient, SlurmError
 
 # What puts a job back into the queue, whose other hold would then be in the way.
 _PUT_BACK = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER, ActionKind.RESUBMIT})
@@ -20,7 +21,9 @@ LEFT_FOR_UNDO = timedelta(minutes=5)  # a limit is not set back where the job wo
 IN_HEALTH = timedelta(minutes=1)  # so long a node must have been seen without a fault before it is resumed
 
 
-def veto(action: Action, attempt: Attempt, record: JobRecord | None, *, now: datetime) -> Next | None:
+def veto(
+    action: Action, attempt: Attempt, record: JobRecord | None, *, client: SlurmClient, now: datetime
+) -> Next | None:
     """Reasons not to begin. Once begun, an action is brought to its end."""
     cluster = attempt.job.cluster
     cluster.refresh_from_db()
@@ -36,7 +39,20 @@ def veto(action: Action, attempt: Attempt, record: JobRecord | None, *, now: dat
         return refuse(why)
     if shown_hash(action.recommendation, attempt) != action.recommendation.hash:
         return refuse("the job is not as it was when this was decided")
-    return _special(action, attempt, record, now=now)
+    return _special(action, attempt, record, now=now) or _taken_up(action, attempt, client=client)
+
+
+def _taken_up(action: Action, attempt: Attempt, *, client: SlurmClient) -> Next | None:
+    """Whether the run was submitted anew meanwhile, perhaps since our last picture: all jobs are read once more."""
+    kind, job = ActionKind(action.kind), attempt.job
+    if not kind.restarts:
+        return None
+    try:
+        others = in_records(action, job, client.jobs())
+    except SlurmError:
+        return Next(step=Step.WAIT, reason="The scheduler gives no trustworthy answer.")
+    found = in_the_way(kind, job, others, action.incident)
+    return refuse(found.why) if found is not None else None
 
 
 def other_job(*, begun: bool) -> Next:

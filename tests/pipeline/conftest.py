@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
+from recovery.core.lifecycle import IncidentState
 from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Attempt, Cluster, Incident, PolicyVersion, Recommendation
 from recovery.pipeline import reconcile
+from tests.pipeline.cases import SCRIPT, Case
 from tests.pipeline.fake_slurm import FakeSlurm
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -151,3 +153,31 @@ def policy(desk: Desk) -> Callable[..., PolicyVersion]:
         )
 
     return add
+
+
+@pytest.fixture
+def case(desk: Desk, policy: Callable[..., PolicyVersion], operator: Any, approver: Any) -> Case:
+    """A crash with a complete checkpoint, which waits for a decision; its script is kept."""
+    policy(gpu_hardware="approve", not_a_failure="approve")
+    desk.slurm.scripts["1"] = SCRIPT
+    desk.run_with_checkpoint()
+    desk.crash_with_ecc()
+    return Case(desk, operator, approver)
+
+
+@pytest.fixture
+def hanging(desk: Desk, policy: Callable[..., PolicyVersion], operator: Any, approver: Any, settings: Settings) -> Case:
+    """A job that runs, with a limit, and stands still."""
+    settings.HANG_FLOOR_S, settings.HANG_FIRST_STEP_S = 20, 20
+    policy(hang_silent="approve", unknown="approve")
+    desk.slurm.scripts["1"] = SCRIPT
+    desk.submit(time_limit_s=3600.0)
+    desk.tick()
+    desk.start()
+    desk.tick()
+    desk.train(1, 10)
+    desk.save(10)
+    desk.tick(times=3)
+    desk.train(11, 14)
+    desk.tick_until(lambda: Incident.objects.filter(state=IncidentState.AWAITING_DECISION).exists())
+    return Case(desk, operator, approver)

@@ -1,0 +1,98 @@
+"""Other jobs of a case's run, as values: by our picture, or read fresh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import F, Q
+
+from recovery.core.others import ALIVE, OtherJob, chained, said_of, took_up
+from recovery.core.types import ActionKind, JobState
+from recovery.models import Action, Attempt, Incident, Job, Recommendation
+from recovery.pipeline.job_rows import new_job
+from recovery.pipeline.store_runs import run_key
+from recovery.pipeline.subject import MARK, subject_of
+from recovery.slurm.base import JobRecord
+
+
+def in_picture(incident: Incident, job: Job) -> list[OtherJob]:
+    """Those of the run beside `job` that have not ended, by what is stored: two queries at most."""
+    rows = Job.objects.filter(run=incident.run_id, vanished_at=None, state__in=ALIVE).exclude(pk=job.pk)
+    jobs = list(rows.order_by("first_submitted_at", "pk"))
+    if not jobs:
+        return []
+    beside = _ran_beside(incident)
+    now = Attempt.objects.filter(job__in=jobs, number=F("job__restart_count"))
+    started = dict(now.values_list("job_id", "started_at"))
+    return [
+        OtherJob(
+            job_id=each.job_id, state=JobState(each.state), state_reason=each.state_reason, held=each.held,
+            started_at=started.get(each.pk), ran_beside=each.pk in beside,
+        )
+        for each in jobs
+    ]  # fmt: skip
+
+
+def in_records(action: Action, job: Job, records: Iterable[JobRecord]) -> list[OtherJob]:
+    """Those of the run beside `job` in a fresh list of all jobs; not the one that this action itself submitted."""
+    incident = action.incident
+    beside = set(Job.objects.filter(pk__in=_ran_beside(incident)).values_list("job_id", flat=True))
+    return [
+        OtherJob(
+            job_id=each.job_id, state=each.state, state_reason=each.state_reason, held=each.held,
+            started_at=each.started_at if each.state is not JobState.PENDING else None,
+            ran_beside=each.job_id in beside,
+        )
+        for each in records
+        if each.state in ALIVE
+        and each.user == job.user
+        and each.job_id != job.job_id
+        and f"{MARK}{action.key}" not in each.admin_comment
+        and run_key(new_job(job.cluster, each, now=each.submitted_at)) == incident.run.key
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InTheWay:
+    """Why a run must not be started anew by an action of ours, as a clause, and because of which job."""
+
+    job_id: str
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.why[:1].upper()}{self.why[1:]}: two must never write to one checkpoint folder."
+
+
+def in_the_way(kind: ActionKind, job: Job, others: list[OtherJob], incident: Incident) -> InTheWay | None:
+    """What speaks against starting the run anew by `kind` on `job`; None where nothing does."""
+    if not kind.restarts:
+        return None
+    if other := took_up(job.job_id, others, failed_at=incident.failed_at):
+        return InTheWay(job_id=other.job_id, why=said_of(other))
+    if kind is ActionKind.RESUBMIT and (other := chained(job.job_id, others)):
+        why = f"job {other.job_id} of this run waits for another one, and may start beside a new job"
+        return InTheWay(job_id=other.job_id, why=why)
+    return None
+
+
+def why_anew(incident: Incident, recommendation: Recommendation) -> str:
+    """Why what was recommended, and not decided, no longer fits the run's other jobs; "" where it does."""
+    kind, was = ActionKind(recommendation.action), recommendation.parameters.get("taken_up")
+    if hasattr(recommendation, "decision") or not (kind.restarts or was):
+        return ""
+    job = subject_of(incident, recommendation.parameters).job
+    others = in_picture(incident, job)
+    if was:
+        return "" if any(other.job_id == was for other in others) else f"Job {was} of this run is no longer there."
+    found = in_the_way(kind, job, others, incident)
+    return found.sentence if found is not None else ""
+
+
+def _ran_beside(incident: Incident) -> set[int]:
+    """Jobs of the run that ran at the same time as the failed execution, before the fault."""
+    failed = incident.attempt
+    rows = Attempt.objects.filter(job__run=incident.run_id, started_at__lt=incident.failed_at)
+    overlap = Q(ended_at=None) | Q(ended_at__gt=failed.started_at or failed.submitted_at)
+    return set(rows.filter(overlap).exclude(job=failed.job_id).values_list("job_id", flat=True))
