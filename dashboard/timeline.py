@@ -68,6 +68,7 @@ class Case:
     recommendation: Recommendation | None = None
     decision: Decision | None = None
     action: Action | None = None
+    refused: Action | None = None  # what was tried before this recommendation, and came to nothing
 
     @property
     def state(self) -> IncidentState:
@@ -151,6 +152,8 @@ def _acted(case: Case) -> Stage:
         return replace(stage, mark=Mark.DONE, at=incident.acted_at, detail=case.action.detail if case.action else "")
     if case.action is not None and case.action.state in (ActionState.FAILED, ActionState.REFUSED):
         return replace(stage, mark=Mark.FAILED, detail=case.action.detail)
+    if case.action is not None and case.action.state == ActionState.CONVERGED:  # one that restarts nothing: a drain
+        return replace(stage, mark=Mark.DONE, at=case.action.observed_at, detail=case.action.detail)
     not_needed = _why_no_action(case)
     if not_needed:
         return replace(stage, mark=Mark.NOT_NEEDED, detail=not_needed)

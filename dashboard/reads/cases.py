@@ -13,7 +13,7 @@ from dashboard.reads.checks import CheckRow, checks_of
 from dashboard.reads.evidence import EvidenceLine, lines_of
 from dashboard.timeline import Case, Stage, build
 from recovery import selectors
-from recovery.core.lifecycle import OPEN_STATES, PERSON_STATES, IncidentState
+from recovery.core.lifecycle import OPEN_STATES, PERSON_STATES, ActionState, IncidentState
 from recovery.core.types import Exclude
 from recovery.models import Action, Checkpoint, Cluster, Event, Finding, Incident, Recommendation
 from recovery.selectors import current_recommendation, decision_on
@@ -73,6 +73,7 @@ def case_of(incident: Incident) -> Case:
         recommendation=recommendation,
         decision=decision_on(recommendation) if recommendation else None,
         action=_action(incident.actions.all(), recommendation),
+        refused=_refused(incident.actions.all(), recommendation),
     )
 
 
@@ -81,6 +82,14 @@ def _action(actions: Iterable[Action], recommendation: Recommendation | None) ->
     tried = list(actions)
     of_this = [row for row in tried if recommendation is not None and row.recommendation_id == recommendation.pk]
     return next(iter(of_this), None) or (tried[-1] if tried and recommendation is None else None)
+
+
+def _refused(actions: Iterable[Action], recommendation: Recommendation | None) -> Action | None:
+    """The last one tried, where nothing came of it and another recommendation holds since."""
+    last = next(reversed(list(actions)), None)
+    if last is None or recommendation is None or last.recommendation_id == recommendation.pk:
+        return None
+    return last if last.state in (ActionState.REFUSED, ActionState.FAILED) else None
 
 
 def rows(found: Iterable[Incident]) -> list[Row]:

@@ -85,7 +85,7 @@ INCIDENT_WORDS: dict[IncidentState, StateWords] = {
     S.AWAITING_DECISION: StateWords(
         "Needs a decision", "◆", "critical", "A person must approve or reject the recommendation."
     ),
-    S.WATCHING: StateWords("Watching", "◌", "info", "We do nothing to the job; we watch whether it comes back."),
+    S.WATCHING: StateWords("Watching", "◌", "info", "Nothing is done to the job now; we watch whether it comes back."),
     S.ACTING: StateWords("Acting", "▶", "accent", "The action was decided; the scheduler's effect is being observed."),
     S.RESTORING: StateWords(
         "Waiting for restore", "◌", "accent", "The job was restarted; its restored step was not seen yet."

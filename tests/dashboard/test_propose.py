@@ -113,3 +113,16 @@ def test_undo_is_a_button_while_it_is_possible(as_operator: Client, db: None) ->
     assert "Undo: hold the job" not in text_of(as_operator.get(f"/incidents/{incident.pk}/"))
     refused = as_operator.post(f"/actions/{action.pk}/undo/", {"why": "a mistake"}, headers=HTMX)
     assert refused.status_code == 422
+
+
+def test_what_came_to_nothing_is_told_beside_the_next_question(as_operator: Client, question: Question) -> None:
+    tried = Recommendation.objects.get(superseded_at=None)
+    make_action(
+        recommendation=tried, kind=ActionKind.RESUME, parameters={"node": "gpu-02"}, state=ActionState.REFUSED,
+        detail="Nothing was done: gpu-02 was not seen in health for 1 min yet.",
+    )  # fmt: skip
+    assert "Tried before" not in text_of(as_operator.get(question.page))
+    Recommendation.objects.update(superseded_at=ago(1))
+    make_recommendation(incident=question.incident)
+    box = text_of(as_operator.get(question.page))
+    assert "Tried before: resume gpu-02. Nothing was done: gpu-02 was not seen in health for 1 min yet." in box

@@ -113,6 +113,17 @@ def test_an_action_that_did_not_work_shows_its_reason(state: ActionState) -> Non
     assert stages(incident)["acted"].detail == "Slurm said no."
 
 
+def test_an_action_that_restarts_nothing_is_said_to_be_done() -> None:
+    incident = make_incident(state=S.WATCHING)
+    recommendation = make_recommendation(incident=incident, action=ActionKind.DRAIN)
+    make_action(
+        recommendation=recommendation, kind=ActionKind.DRAIN, state=ActionState.CONVERGED, observed_at=ago(5),
+        detail="Slurm shows gpu-02 drained, for our reason.",
+    )  # fmt: skip
+    acted = stages(incident)["acted"]
+    assert (acted.mark, acted.detail) == (Mark.DONE, "Slurm shows gpu-02 drained, for our reason.")
+
+
 def test_an_older_checkpoint_than_expected_is_a_failed_restore() -> None:
     incident = make_incident(state=S.NEEDS_PERSON, restored_at=ago(60), restored_step=600, expected_step=840)
     assert marks(incident) == "●●●✕○"
