@@ -57,7 +57,8 @@ def settle(previous: CheckpointLook | None, look: CheckpointLook, *, over: bool 
 class Saved:
     """One checkpoint in the history of a run, also one that is gone by now.
 
-    `at` is when it was first seen; `removed` where it was there and is gone: by rotation, or by somebody.
+    `at` is when it was last seen to be written: one that was written anew is as old as that. `removed` where it was
+    there and is gone: by rotation, or by somebody.
     """
 
     step: int
@@ -65,6 +66,16 @@ class Saved:
     state: CheckpointState
     size_bytes: int | None = None
     removed: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether rotation counts it: every folder, whole or torn, but the one that is being saved."""
+        return not self.removed and self.state not in (CheckpointState.MISSING, CheckpointState.ANNOUNCED)
+
+    @property
+    def age(self) -> tuple[datetime, int]:
+        """Sorts by age, the oldest first."""
+        return self.at, self.step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,21 +101,22 @@ class NextSave:
 def retention(history: Sequence[Saved]) -> Kept:
     """How many the folder keeps, as seen: rotation removes the oldest ones when a save is over.
 
-    Every folder counts, whole or torn: trainers rotate by number (Hugging Face's save_total_limit, Megatron's
-    --ckpt-retain…, Lightning's save_top_k).
+    Trainers rotate by number (Hugging Face's save_total_limit, Megatron's --ckpt-retain…, Lightning's save_top_k).
+    What is older than the last one that was removed was passed over.
     """
-    gone = [each.step for each in history if each.removed]
+    gone = [each.age for each in history if each.removed]
     if not gone:
         return Kept(count=None)
-    there = sorted(each.step for each in history if _is_there(each))
+    there = by_age(history)
     return Kept(
-        count=sum(step > max(gone) for step in there),
-        for_good=tuple(step for step in there if step < max(gone)),
+        count=sum(each.age > max(gone) for each in there),
+        for_good=tuple(each.step for each in there if each.age < max(gone)),
     )
 
 
-def _is_there(saved: Saved) -> bool:
-    return not saved.removed and saved.state not in (CheckpointState.MISSING, CheckpointState.ANNOUNCED)
+def by_age(history: Sequence[Saved]) -> list[Saved]:
+    """Those that are there, the oldest first: the one that rotation takes next."""
+    return sorted((each for each in history if each.is_there), key=lambda each: each.age)
 
 
 def next_save(history: Sequence[Saved]) -> NextSave | None:

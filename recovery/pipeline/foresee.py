@@ -30,7 +30,7 @@ def foresee_checkpoints(attempt: Attempt, *, now: datetime, changed: bool, ask: 
     stored = Outlook.objects.filter(run=run).first()
     if stored is not None and not changed and now - stored.checked_at < EVERY:
         return
-    history = [saved(row) for row in Checkpoint.objects.filter(run=run).order_by("-step")[:HISTORY]]
+    history = history_of(run)
     saving = not JobState(attempt.state).is_terminal
     room = _room(run, attempt, ask) if saving and history else Room(free_bytes=None, quota_bytes=None)
     ahead = foresee(history, free_bytes=room.free_bytes, quota_bytes=room.quota_bytes, now=now, saving=saving)
@@ -46,11 +46,18 @@ def foresee_checkpoints(attempt: Attempt, *, now: datetime, changed: bool, ask: 
     )  # fmt: skip
 
 
-def saved(row: Checkpoint) -> Saved:
-    """A row as the rules of core/checkpoints.py take it. Removed is what was seen there once: it has a digest."""
+def history_of(run: Run) -> list[Saved]:
+    """The newest by step, as the rules of core/checkpoints.py take them."""
+    return [_saved(row) for row in Checkpoint.objects.filter(run=run).order_by("-step")[:HISTORY]]
+
+
+def _saved(row: Checkpoint) -> Saved:
+    """Removed is what was seen there once: it has a digest. What was seen of its removal is no writing."""
     state = CheckpointState(row.state)
-    removed = state is CheckpointState.MISSING and row.fingerprint != ""
-    return Saved(step=row.step, at=row.first_seen_at, state=state, size_bytes=row.size_bytes, removed=removed)
+    missing = state is CheckpointState.MISSING
+    at = row.first_seen_at if missing else row.changed_at or row.first_seen_at
+    removed = missing and row.fingerprint != ""
+    return Saved(step=row.step, at=at, state=state, size_bytes=row.size_bytes, removed=removed)
 
 
 def _room(run: Run, attempt: Attempt, ask: AskRoom) -> Room:

@@ -18,11 +18,12 @@ from recovery.core.verify import Check, CheckKey, RestoreVerdict, advise, forese
 from recovery.models import Attempt, Checkpoint, Incident, Job
 from recovery.pipeline.decide import close
 from recovery.pipeline.facts import attempt_facts, limits
+from recovery.pipeline.foresee import history_of
 from recovery.pipeline.subject import waited_for
 from recovery.pipeline.successor import is_ours, successor, waiting_job
 from recovery.pipeline.transition import advance
 from recovery.pipeline.verify_checks import BY_WORD, checks_of, is_overdue, store_checks, waiting_checks
-from recovery.pipeline.verify_facts import Sight, look_at, saved_by_age, step_time
+from recovery.pipeline.verify_facts import Sight, look_at, step_time
 
 HELD = timedelta(minutes=1)  # a job that was put back and released is not held; a picture may be a little older
 GONE = timedelta(minutes=10)  # so long a job that waits may be missing from the list before it is said
@@ -214,7 +215,7 @@ def _danger(incident: Incident, sight: Sight, trouble: Trouble) -> dict[str, Any
         return _NO_DANGER
     began = sight.restore.step or 0
     found = foresee(
-        good_step=sight.expected, saved=saved_by_age(incident.run), at_step=max(began, attempt.last_step or 0),
+        good_step=sight.expected, saved=history_of(incident.run), at_step=max(began, attempt.last_step or 0),
         began_at=began, step_time_s=step_time(attempt) or step_time(incident.attempt),
     )  # fmt: skip
     if found is None:

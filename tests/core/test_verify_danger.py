@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.core.types import Outcome
-from recovery.core.verify import Danger, Saved, advise, foresee, keeps_checkpoints, save_interval
+from recovery.core.checkpoints import Saved
+from recovery.core.types import CheckpointState, Outcome
+from recovery.core.verify import Danger, advise, foresee, save_interval
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def saved(*steps: int, removed: tuple[int, ...] = ()) -> list[Saved]:
-    return [Saved(step=step, removed=True) for step in removed] + [Saved(step=step) for step in steps]
+    """From the oldest to the newest; those that were removed are the oldest."""
+    return [
+        Saved(
+            step=step, at=NOON + timedelta(minutes=number), removed=number < len(removed),
+            state=CheckpointState.MISSING if number < len(removed) else CheckpointState.COMPLETE,
+        )
+        for number, step in enumerate((*removed, *steps))
+    ]  # fmt: skip
 
 
 def test_a_run_that_counts_from_the_beginning_overwrites_the_step_when_it_reaches_it_again() -> None:
@@ -25,7 +36,6 @@ def test_a_run_that_counts_from_the_beginning_overwrites_the_step_when_it_reache
 
 def test_where_old_ones_are_removed_the_good_one_is_pushed_out_long_before() -> None:
     history = saved(40, 60, 80, removed=(20,))
-    assert keeps_checkpoints(history) == 3
     got = foresee(good_step=80, saved=history, at_step=5, began_at=0, step_time_s=1.0, save_s=2.0)
     assert got is not None
     assert got.in_s == 55 + 4

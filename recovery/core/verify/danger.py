@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median_low
 
+from recovery.core.checkpoints import Kept, Saved, by_age, retention
 from recovery.core.speech import steps
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Saved:
-    """One checkpoint of the run. `removed`: it was there and is gone."""
-
-    step: int
-    complete: bool = True
-    removed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,16 +31,6 @@ def save_interval(saved: Sequence[Saved]) -> int | None:
     return median_low(gaps) if gaps else None
 
 
-def keeps_checkpoints(saved: Sequence[Saved]) -> int | None:
-    """How many complete checkpoints the folder keeps: as many as are left after older ones were removed.
-
-    None where no removal was seen. `saved` is ordered by age, the oldest first.
-    """
-    there = [index for index, each in enumerate(saved) if each.complete and not each.removed]
-    rotated = there and any(each.removed for each in saved[: there[0]])
-    return len(there) if rotated else None
-
-
 def foresee(
     *,
     good_step: int,
@@ -60,25 +42,25 @@ def foresee(
 ) -> Danger | None:
     """The first of the next saves that destroys `good_step`, or None where none does.
 
-    `saved` is ordered by age, the oldest first; `at_step` is the last step reported, `began_at` the one it continued
-    from. Which checkpoint a rotation takes (the oldest, or the one with the lowest step) is not known beforehand, so
-    the worse is assumed: the oldest.
+    `at_step` is the last step reported, `began_at` the one it continued from. Which checkpoint a rotation takes (the
+    oldest, or the one with the lowest step) is not known beforehand, so the worse is assumed: the oldest.
     """
-    if not any(each.step == good_step and not each.removed for each in saved):
+    if not any(each.step == good_step and each.is_there for each in saved):
         return None
     every = save_interval(saved)
     if every is None:
         text = f"Its next save may destroy step {steps(good_step)}: how often this run saves was not seen yet."
         return Danger(step=good_step, in_s=None, sentence=text)
+    kept = retention(saved)
     following = _next_save(every, saved, at_step=at_step, began_at=began_at)
-    overwrites, rotates = _saves_to_overwrite(good_step, following, every), _saves_to_rotate(good_step, saved)
+    overwrites, rotates = _saves_to_overwrite(good_step, following, every), _saves_to_rotate(good_step, kept, saved)
     number = min((each for each in (overwrites, rotates) if each is not None), default=None)
     if number is None:
         return None
     last = following + (number - 1) * every
     how = "overwrites" if number == overwrites else "pushes out"
-    kept = "" if how == "overwrites" else f": the folder keeps {keeps_checkpoints(saved)}"
-    text = f"It {how} step {steps(good_step)} with its save at step {steps(last)}, {_ordinal(number)} from now{kept}."
+    keeps = "" if how == "overwrites" else f": the folder keeps {kept.count}"
+    text = f"It {how} step {steps(good_step)} with its save at step {steps(last)}, {_ordinal(number)} from now{keeps}."
     in_s = None if step_time_s is None else (last - at_step) * step_time_s + (number - 1) * save_s
     return Danger(step=good_step, in_s=in_s, sentence=text)
 
@@ -95,11 +77,11 @@ def _saves_to_overwrite(good_step: int, following: int, every: int) -> int | Non
     return distance // every + 1 if distance >= 0 and distance % every == 0 else None
 
 
-def _saves_to_rotate(good_step: int, saved: Sequence[Saved]) -> int | None:
-    if keeps_checkpoints(saved) is None:
+def _saves_to_rotate(good_step: int, kept: Kept, saved: Sequence[Saved]) -> int | None:
+    if kept.count is None:
         return None
-    there = [each.step for each in saved if each.complete and not each.removed]
-    return there.index(good_step) + 1 if good_step in there else None
+    rotated = [each.step for each in by_age(saved) if each.step not in kept.for_good]
+    return rotated.index(good_step) + 1 if good_step in rotated else None
 
 
 def _ordinal(number: int) -> str:
