@@ -33,8 +33,8 @@ def tick() -> None:
         keep_tables.apply_async((pk,), expires=expires)
     for pk in measure.due(now):
         measure_source.apply_async((pk,), expires=expires)
-    for pk in account.due(now):
-        watch_ledger.apply_async((pk,), expires=expires)
+    for keys in account.due(now):
+        watch_ledgers.apply_async((keys,), expires=expires)
     for pk in due.clusters:
         watch_cluster.apply_async((pk,), expires=expires)
     for keys in due.batches:
@@ -58,9 +58,9 @@ def work_on_incident(pk: int) -> None:
     reconcile.work_on_incident(pk, client_for=client_of, clock=reconcile.utc_now)
 
 
-@shared_task(name="recovery.watch_ledger")
-def watch_ledger(run_id: int) -> None:
-    account.watch_ledger(run_id, clock=reconcile.utc_now)
+@shared_task(name="recovery.watch_ledgers")
+def watch_ledgers(runs: list[int]) -> None:
+    account.watch_ledgers(runs, clock=reconcile.utc_now)
 
 
 @shared_task(name="recovery.examine_cluster")

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from hashlib import blake2b
+from datetime import datetime
 
 from recovery.core.ledger import (
     AttemptSpan,
@@ -41,67 +40,37 @@ from recovery.models import (
     Sample,
     Signal,
 )
+from recovery.pipeline.ledger_glance import HELD_ONCE, LAG
 from recovery.pipeline.slow_spells import quick_again
 
-LAG = timedelta(hours=1)  # so long a log line, a checkpoint's second look or a case may be late
 KINDS = frozenset(SignalKind) - {SignalKind.PROGRESS, SignalKind.FAILURE}  # what tells phases and restores
-HELD_ONCE = (CheckpointState.COMPLETE, CheckpointState.MISSING)  # one that was rotated away had been complete
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
-    """Rows of one run, and a digest of all that its ledger depends on, but for samples."""
+    """Rows of one run: all that its ledger depends on, but for samples and signals."""
 
     attempts: list[Attempt]  # each with its job
     incidents: list[Incident]
     checkpoints: list[Checkpoint]
     policies: list[Since]
-    key: str
-    settled: bool  # nothing more is expected of any attempt or incident
 
 
-def facts_of(run_id: int, *, now: datetime) -> RunFacts:
+def facts_of(run_id: int) -> RunFacts:
     """Four queries."""
     attempts = list(Attempt.objects.filter(job__run_id=run_id).select_related("job").order_by("pk"))
     incidents = list(Incident.objects.filter(run_id=run_id).order_by("pk"))
     checkpoints = list(Checkpoint.objects.filter(run_id=run_id).order_by("pk"))
     policies = PolicyVersion.objects.order_by("created_at", "number").values_list("created_at", "number")
-    told = [
-        *(_told_of_attempt(attempt, now) for attempt in attempts),
-        *(_told_of_incident(incident) for incident in incidents),
-        *((c.pk, c.step, c.completed_at, c.state, c.attempt_id) for c in checkpoints),
-        [number for _, number in policies][-1:],
-    ]
-    closed = all(incident.state == IncidentState.CLOSED for incident in incidents)
     return RunFacts(
         attempts=attempts, incidents=incidents, checkpoints=checkpoints,
         policies=[(to_us(at), number) for at, number in policies],
-        key=blake2b(repr(told).encode(), digest_size=32).hexdigest(),
-        settled=closed and all(is_settled(attempt, now) for attempt in attempts),
     )  # fmt: skip
 
 
 def is_settled(attempt: Attempt, now: datetime) -> bool:
     """It ended, was read to its end, and whatever was late has come."""
     return attempt.closed_at is not None and max(attempt.closed_at, attempt.ended_at or attempt.closed_at) < now - LAG
-
-
-def _told_of_attempt(attempt: Attempt, now: datetime) -> tuple[object, ...]:
-    """A day that passes counts as news: traces are to be written before samples are forgotten."""
-    progress = attempt.last_progress_at.date() if attempt.last_progress_at else None
-    return (
-        attempt.pk, attempt.state, attempt.submitted_at, attempt.started_at, attempt.ended_at, gpus_of(attempt),
-        attempt.phase, attempt.phase_since, attempt.blind_reason, attempt.restored_at, attempt.restored_step,
-        attempt.job.vanished_at, progress, is_settled(attempt, now),
-    )  # fmt: skip
-
-
-def _told_of_incident(incident: Incident) -> tuple[object, ...]:
-    return (
-        incident.pk, incident.state, incident.kind, incident.failed_at, incident.detected_at, incident.recommended_at,
-        incident.decided_at, incident.acted_at, incident.restored_at, incident.checkpoint_at, incident.closed_at,
-        incident.failed_step, incident.restored_step, incident.outcome,
-    )  # fmt: skip
 
 
 def gpus_of(attempt: Attempt) -> int:
@@ -125,8 +94,8 @@ def traces_of(facts: RunFacts, *, now: datetime) -> list[Told]:
     started = [attempt for attempt in facts.attempts if attempt.started_at is not None]
     stored = AttemptTrace.objects.in_bulk([attempt.pk for attempt in started])
     findings: dict[int, list[Finding]] = defaultdict(list)
-    cases = [incident.pk for incident in facts.incidents]
-    for finding in Finding.objects.filter(incident__in=cases, kind=FindingKind.SLOWDOWN).select_related("incident"):
+    slow = [incident.pk for incident in facts.incidents]
+    for finding in Finding.objects.filter(incident__in=slow, kind=FindingKind.SLOWDOWN).select_related("incident"):
         findings[finding.incident.attempt_id].append(finding)
     told = []
     for attempt in started:

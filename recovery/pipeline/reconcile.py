@@ -19,6 +19,7 @@ from recovery.pipeline import account, decide
 from recovery.pipeline.act import carry_out
 from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
 from recovery.pipeline.leasing import ClientFor, Clock, with_lease
+from recovery.pipeline.limit_near import close_limit_near
 from recovery.pipeline.look_at_checkpoints import about_to_settle
 from recovery.pipeline.others import why_anew
 from recovery.pipeline.recommend import recommend_incident
@@ -67,8 +68,8 @@ def tick(*, client_for: ClientFor, clock: Clock) -> Due:
         watch_attempts(keys, client_for=client_for, clock=clock)
     for pk in due(clock()).incidents:
         work_on_incident(pk, client_for=client_for, clock=clock)
-    for pk in account.due(clock()):
-        account.watch_ledger(pk, clock=clock)
+    for keys in account.due(clock()):
+        account.watch_ledgers(keys, clock=clock)
     return first
 
 
@@ -152,7 +153,10 @@ def _after_diagnosis(incident: Incident, *, client: SlurmClient, now: datetime) 
 def _watch(incident: Incident, *, now: datetime) -> None:
     """A case on which we do nothing now: has the job come back, moved on, or changed what we believe?"""
     attempt = incident.attempt
-    follower, recommendation = successor(incident), _current(incident)
+    if close_limit_near(incident, now=now):
+        return
+    runs = incident.kind == FindingKind.LIMIT_NEAR  # nothing takes the place of what has not stopped
+    follower, recommendation = None if runs else successor(incident), _current(incident)
     asked = incident.state == IncidentState.AWAITING_DECISION and recommendation.proposed_by != ""
     anew = "" if attempt.job.cluster.is_stale(now) else why_anew(incident, recommendation)
     if asked and not attempt.job.cluster.is_stale(now) and (anew or not decide.still_holds(recommendation)):

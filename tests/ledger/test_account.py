@@ -104,7 +104,7 @@ def test_a_ledger_outlives_samples_and_signals() -> None:
 def test_a_trace_is_far_smaller_than_its_samples_and_tells_the_same() -> None:
     run = a_long_run()
     thinned = account.keep_run(run.pk, now=timezone.now())
-    facts = facts_of(run.pk, now=timezone.now())
+    facts = facts_of(run.pk)
     with patch("recovery.pipeline.ledger_facts.thin", lambda marks, **_: sorted(set(marks))):
         AttemptTrace.objects.all().delete()
         whole = keep_ledger(history_of(facts, traces_of(facts, now=timezone.now())), now=timezone.now())
@@ -163,11 +163,11 @@ def test_a_look_that_comes_late_takes_nothing_back() -> None:
 def test_a_new_run_is_due_then_every_minute_then_no_more_once_it_is_over() -> None:
     run = a_long_run()
     now = timezone.now()
-    assert account.due(now) == [run.pk]
+    assert account.due(now) == [[run.pk]]
     account.watch_ledger(run.pk, clock=lambda: now)
     assert account.due(now + timedelta(days=1)) == []
     Attempt.objects.update(closed_at=None)
-    assert account.due(now) == [run.pk]
+    assert account.due(now) == [[run.pk]]
     account.watch_ledger(run.pk, clock=lambda: now)
     assert RunLedger.objects.get().next_look_at == now + account.SETTLING
 
@@ -177,7 +177,7 @@ def test_an_open_case_wakes_a_ledger_that_slept() -> None:
     now = timezone.now()
     account.watch_ledger(run.pk, clock=lambda: now)
     make_incident(attempt=Attempt.objects.earliest("pk"), state=IncidentState.AWAITING_DECISION)
-    assert account.due(now) == [run.pk]
+    assert account.due(now) == [[run.pk]]
 
 
 def test_a_run_that_is_gone_is_passed_over() -> None:

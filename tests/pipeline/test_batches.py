@@ -202,7 +202,7 @@ def test_the_tick_sends_a_message_for_a_hundred_attempts(fleet: Fleet, monkeypat
     for task in (
         tasks.watch_cluster,
         tasks.examine_cluster,
-        tasks.watch_ledger,
+        tasks.watch_ledgers,
         tasks.keep_tables,
         tasks.measure_source,
     ):
