@@ -9,6 +9,7 @@ from recovery.core.diagnose import scheduler
 from recovery.core.diagnose.clues import ONE_STORY, Clue, Clues, first_cause
 from recovery.core.diagnose.exits import as_nvrx_says, by_status, held_by_slurm
 from recovery.core.diagnose.sequences import in_step
+from recovery.core.diagnose.tracebacks import without_bystanders
 from recovery.core.diagnose.verdict import Verdict, of_clue
 from recovery.core.types import (
     AttemptFacts,
@@ -33,6 +34,8 @@ def judge(facts: AttemptFacts, finding: Finding, clues: Clues) -> Verdict:
     match finding.kind:
         case FindingKind.SLOWDOWN:
             return _slow(finding)
+        case FindingKind.LIMIT_NEAR:
+            return Verdict(failure_class=C.WALLTIME, restart=Restart.NO, confidence=0.8, reason=finding.reason)
         case FindingKind.HANG:
             return _by_cause(facts, clues) or _hang(finding, clues)
         case FindingKind.CRASH:
@@ -52,6 +55,7 @@ def judge(facts: AttemptFacts, finding: Finding, clues: Clues) -> Verdict:
 
 def _by_cause(facts: AttemptFacts, clues: Clues) -> Verdict | None:
     causes = [c for c in clues.causes if _believable(c, facts) and not _aftermath(c, clues)]
+    causes = without_bystanders(causes, clues.confirmations)
     first = first_cause(causes)
     if first is None:
         return None

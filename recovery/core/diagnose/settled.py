@@ -36,6 +36,9 @@ def settle_verdict(facts: AttemptFacts) -> Verdict:
     if facts.state is JobState.RUNNING and loss_vanished(facts.samples):
         text = "The loss is not a number any more, while the steps count on."
         return Verdict(failure_class=C.NUMERICS, restart=Restart.AFTER_CHANGE, confidence=0.8, reason=text)
+    if facts.state is JobState.RUNNING and gradient_lost(facts):
+        text = "The gradient is not a number in any of the last reports, while the steps count on."
+        return Verdict(failure_class=C.NUMERICS, restart=Restart.AFTER_CHANGE, confidence=0.75, reason=text)
     text = f"Nothing is wrong with the job as far as can be seen; it is {facts.state}."
     return Verdict(failure_class=C.NOT_A_FAILURE, restart=Restart.NO, confidence=0.9, reason=text)
 
@@ -57,6 +60,20 @@ def loss_vanished(samples: tuple[Sample, ...]) -> bool:
     if len(last) < LOST_REPORTS or any(_finite(s) for s in last):
         return False
     return sum(_finite(s) for s in before) >= LOST_REPORTS
+
+
+def gradient_lost(facts: AttemptFacts) -> bool:
+    """Whether the last reports carry a gradient norm that is no number, where as many before them did not.
+
+    Some trainers print a loss of 0.0 then. A few such reports at the start are a loss scale that is being found.
+    """
+    lines = [(s.file, s.line) for s in facts.signals if s.kind is SignalKind.PROGRESS]
+    lost = {(s.file, s.line) for s in facts.signals if s.rule == "numerics.gradient"}
+    last, before = lines[-LOST_REPORTS:], lines[:-LOST_REPORTS]
+    if len(last) < LOST_REPORTS or sum(line not in lost for line in before) < LOST_REPORTS:
+        return False
+    file, first = last[0]
+    return sum(where == file and line >= first for where, line in lost) >= LOST_REPORTS
 
 
 def _finite(sample: Sample) -> bool:

@@ -32,6 +32,8 @@ _PREFIX = re.compile(
     r"| {0,7}(?P<task>[0-9]{1,7}):(?: |$)"  # srun -l: the task number, padded, then ": "
     r"|\[rank(?P<rank>[0-9]{1,7})\]:\s?"  # [rank3]: put there by torch.distributed
     r"|\[[A-Za-z_]{1,40}(?P<local>[0-9]{1,7})\]:\s?"  # torchrun's [default0]: role and *local* rank
+    r"|\[[0-9]{1,7},(?P<mpi>[0-9]{1,7})\]<std(?:out|err)>:\s?"  # mpirun --tag-output: job and rank
+    r"|\([A-Za-z_][\w.]{0,60} pid=[0-9]{1,10}(?:, ip=[0-9a-fA-F.:]{1,45})?\) "  # a worker of Ray
 )
 _MOST_PREFIXES = 4
 
@@ -75,11 +77,11 @@ def clean(raw: str, *, utc_offset: timedelta = timedelta(0)) -> CleanLine:
             break
         if found["time"]:
             at = at or time_of(found["time"], utc_offset=utc_offset)
-        elif found["rank"]:
-            rank = int(found["rank"]) if rank is None else rank
+        elif told := found["rank"] or found["mpi"]:
+            rank = int(told) if rank is None else rank
         elif found["local"]:
             local_rank = int(found["local"]) if local_rank is None else local_rank
-        else:
+        elif found["task"]:
             task = int(found["task"])
         text = text[found.end() :]
     return CleanLine(

@@ -100,6 +100,13 @@ LOG_LINES: dict[str, list[str]] = {
         "2026-01-11 09:20:41,101 - trainer - ERROR - rank 3: CUDA error: uncorrectable ECC error encountered",
         "2026-01-11 09:20:41 CRITICAL [rank 3] CUDA error: uncorrectable ECC error encountered",
     ],
+    "amd.uncorrectable": [
+        "amdgpu 0000:c1:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block",
+        "[  812.345678] amdgpu 0000:c1:00.0: amdgpu: socket: 0 1 uncorrectable hardware errors detected in gfx block",
+    ],
+    "amd.access_fault": [
+        "Memory access fault by GPU node-4 (Agent handle: 0x55d1c0) on address 0x7f3c12a00000. Reason: Unknown."
+    ],
     "cuda.lost": [
         "Unable to determine the device handle for GPU0000:4E:00.0: GPU is lost.  Reboot the system to recover this GPU",
         "gpu-02: Unable to determine the device handle for GPU0000:4E:00.0: Unknown Error",
@@ -219,6 +226,22 @@ LOG_LINES: dict[str, list[str]] = {
         "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 7/8 clients joined.",
     ],
     "nccl.interface": [f"{_NCCL}misc/socket.cc:71 NCCL WARN Bootstrap : no socket interface found"],
+    "mpi.daemon_lost": ["ORTE has lost communication with a remote daemon."],
+    "mpi.process_ended": [
+        "mpirun noticed that process rank 11 with PID 41299 on node gpu-02 exited on signal 6 (Aborted)."
+    ],
+    "oom.ray": ["ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."],
+    "storage.read_only": ["OSError: [Errno 30] Read-only file system: '/ckpt/iter_0000840/0.distcp'"],
+    "numerics.gradient": [
+        "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1.8e-05, 'epoch': 0.42}",
+        "{'loss': '0.0', 'grad_norm': 'nan', 'learning_rate': '1.8e-05', 'epoch': '0.42'}",
+        " iteration 840/ 20000 | loss scale: 1.0 | grad norm: nan |",
+    ],
+    "python.chained": ["During handling of the above exception, another exception occurred:"],
+    "python.aside": [
+        "Exception in thread Thread-3 (_flush):",
+        "Exception ignored in: <function Writer.__del__ at 0x7f12>",
+    ],
     "rdzv.name": [
         "torch.distributed.DistNetworkError: The IPv6 network addresses of (gpu-0l, 29500) cannot be retrieved (gai error: -2 - Name or service not known)."
     ],
@@ -376,6 +399,9 @@ NODE_EVENTS: dict[str, list[str]] = {
 
 # lines of healthy jobs, quotes of failures, and talk about them: no rule may take any of these for a cause
 HARMLESS = [
+    "amdgpu 0000:c1:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block",
+    "amdgpu 0000:c1:00.0: amdgpu: no uncorrectable hardware errors detected in umc block",
+    "{'loss': 1.9, 'grad_norm': 0.31, 'learning_rate': 1.8e-05, 'epoch': 0.42}",
     f"{_XID}154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
     f"{_XID}154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)",
     " [2026-01-11 09:20:41.000000] iteration      840/   20000 | lm loss: 2.61E+00 | number of nan iterations:   0 |",

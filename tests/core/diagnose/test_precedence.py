@@ -424,3 +424,31 @@ def test_a_program_fault_on_many_nodes_speaks_for_none_of_them() -> None:
 def test_an_output_that_could_not_be_opened_needs_a_person() -> None:
     got = verdict(ended(JobState.FAILED, exit_code=0, exit_signal=53))
     assert said(got)[:2] == (C.LAUNCH_CONFIG, Restart.AFTER_CHANGE)
+
+
+# --- errors beside the one that ended the process ---------------------------------------------------------------------
+
+DURING = "During handling of the above exception, another exception occurred:"
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+def test_of_a_chain_the_error_that_was_handled_does_not_count() -> None:
+    got = verdict(ended(signals=read([*traceback("KeyError: 'len=8192'"), DURING, *traceback(OOM)])))
+    assert got.failure_class is C.GPU_OOM
+
+
+def test_of_a_chain_a_definite_first_error_counts() -> None:
+    got = verdict(ended(signals=read([*traceback(ECC), DURING, *traceback("KeyError: 'rank'")])))
+    assert got.failure_class is C.GPU_HARDWARE
+
+
+def test_chains_of_different_ranks_are_not_mixed() -> None:
+    lines = [*traceback("KeyError: 'a'", rank=1), f"[rank2]: {DURING}", *traceback(OOM, rank=2)]
+    assert verdict(ended(signals=read(lines))).failure_class is C.USER_CODE
+
+
+@pytest.mark.parametrize("heading", ["Exception in thread Thread-3 (_flush):", "Exception ignored in: <function f>"])
+def test_an_error_aside_yields_to_any_other_cause(heading: str) -> None:
+    aside = [heading, *traceback("ValueError: I/O operation on closed file.")]
+    assert verdict(ended(signals=read([*aside, *traceback(OOM)]))).failure_class is C.GPU_OOM
+    assert verdict(ended(signals=read(aside))).failure_class is C.USER_CODE

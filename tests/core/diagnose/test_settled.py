@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from recovery.core.diagnose import diagnose, healthy
-from recovery.core.types import Diagnosis, Exclude, FailureClass, Finding, FindingKind, JobState, Restart, SignalKind
+from recovery.core.types import (
+    AttemptFacts,
+    Diagnosis,
+    Exclude,
+    FailureClass,
+    Finding,
+    FindingKind,
+    JobState,
+    Restart,
+    SignalKind,
+)
 from tests.core.attempts import at, attempt, checkpoints, ended, event, hang, mark, read, samples
 
 C = FailureClass
@@ -108,3 +120,21 @@ def test_a_vanished_loss_is_an_alarm() -> None:
     assert healthy(attempt(samples=few)).failure_class is C.NUMERICS
     nan = [*samples(9), *samples(3, first_step=100, every_s=1000, loss=float("nan"))]
     assert healthy(attempt(samples=nan)).failure_class is C.NUMERICS
+
+
+def _hugging_face(lost_from: int, reports: int = 12) -> AttemptFacts:
+    lines = [
+        f"  {i}%|▌   | {i}/1000 [03:10<1:00:12,  3.80s/it]{{'loss': {0.0 if i > lost_from else 1.9}, "
+        f"'grad_norm': {'nan' if i > lost_from else 0.3}, 'learning_rate': 1e-05, 'epoch': 0.42}}"
+        for i in range(1, reports + 1)
+    ]
+    return attempt(signals=read(lines), samples=samples(reports))
+
+
+def test_a_lost_gradient_is_an_alarm_whatever_the_loss_reads() -> None:
+    assert healthy(_hugging_face(lost_from=6)).failure_class is FailureClass.NUMERICS
+
+
+@pytest.mark.parametrize("lost_from", [10, 2])
+def test_a_lost_gradient_at_the_start_or_just_now_is_none(lost_from: int) -> None:
+    assert healthy(_hugging_face(lost_from)).failure_class is FailureClass.NOT_A_FAILURE
