@@ -209,8 +209,11 @@ def _stretches(figure: go.Figure, data: RunData, colour: dict[str, str], *, widt
         later = [a.attempt.submitted_at for a in data.attempts if a.attempt.submitted_at > incident.failed_at]
         until = min(later, default=incident.closed_at or data.end)
         fill = colour["critical-soft"]
-        label = "slow" if incident.kind == FindingKind.SLOWDOWN else "standing still"
+        label = _STRETCHES.get(FindingKind(incident.kind), "standing still")
         _stretch(figure, data, (incident.failed_at, until), label, fill, colour["muted"], width)
+
+
+_STRETCHES = {FindingKind.SLOWDOWN: "slow", FindingKind.LIMIT_NEAR: "near its limit"}
 
 
 def _stretch(

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from recovery.core.detectors.hang import next_due
+from recovery.core.detectors.limit_near import looks_from
 from recovery.core.detectors.limits import Limits
 from recovery.core.detectors.slowdown import NEARLY_ALL, paces_of
 from recovery.core.types import AttemptFacts, JobState, Phase, Sample
@@ -71,12 +72,27 @@ def how_long(facts: AttemptFacts, limits: Limits, *, trains: bool) -> Quiet:
     safety = Quiet(until=facts.now + SAFETY, why="it is judged anew now and then")
     if facts.state is not JobState.RUNNING or not trains:
         return safety
-    safety = replace(safety, pace=_pace(facts.samples, limits))
+    safety = replace(safety, pace=_pace(facts.samples, limits), until=_by_limit(facts, limits, safety.until))
     due = next_due(facts, limits)
     if due is None or facts.blind_reason:
         return safety
     at = due.since + timedelta(seconds=due.limit_s)
     return replace(safety, until=at, why=due.sentence) if at < safety.until else safety
+
+
+def _by_limit(facts: AttemptFacts, limits: Limits, until: datetime) -> datetime:
+    """`until`, or sooner where the time limit comes near: it is asked when the next checkpoint is due then."""
+    near = looks_from(facts, limits)
+    if near is None or facts.blind_reason:
+        return until
+    return min(until, max(near, facts.now + timedelta(seconds=limits.limit_look_s)))
+
+
+def after_reports(facts: AttemptFacts, limits: Limits, until: datetime) -> datetime:
+    """How long a judgement that was to hold `until` holds when reports have come that changed nothing."""
+    near = looks_from(facts, limits)
+    within = near is not None and until >= near  # it was to be made anew for the limit's sake
+    return min(earliest_hang(facts, limits), until) if within else earliest_hang(facts, limits)
 
 
 def earliest_hang(facts: AttemptFacts, limits: Limits) -> datetime:

@@ -104,6 +104,12 @@ class FindingKind(StrEnum):
     CRASH = "crash"
     HANG = "hang"
     SLOWDOWN = "slowdown"
+    LIMIT_NEAR = "limit_near"  # healthy, but its next checkpoint is due after its time limit
+
+    @property
+    def is_stop(self) -> bool:
+        """Whether the run stood still by it: only that is an interruption."""
+        return self in (FindingKind.CRASH, FindingKind.HANG)
 
 
 class FailureClass(StrEnum):
@@ -361,6 +367,8 @@ class AttemptFacts:
     node_events: tuple[NodeEvent, ...] = ()  # of the attempt's nodes since it started
     checkpoints: tuple[CheckpointFact, ...] = ()  # of the run, oldest first
     gpu: GpuFacts | None = None  # None: nobody measures, or nothing was measured lately
+    saved_at: datetime | None = None  # when the run's newest checkpoint was complete; asked for near the time limit
+    save_every_s: float | None = None  # between two checkpoints of the run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -177,6 +177,7 @@ FINDING_WORDS: dict[FindingKind, StateWords] = {
     FindingKind.CRASH: W("Crash", "✕", "critical", "The attempt ended with a fault."),
     FindingKind.HANG: W("Hang", "■", "critical", "It is allocated and makes no progress."),
     FindingKind.SLOWDOWN: W("Slow", "◐", "warning", "It makes progress, clearly slower than before."),
+    FindingKind.LIMIT_NEAR: W("Limit near", "◷", "warning", "Its next checkpoint is due after its time limit."),
 }
 
 # A noun, and what belongs to it.

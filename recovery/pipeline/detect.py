@@ -23,8 +23,11 @@ from recovery.pipeline.subject import ended_by_us
 from recovery.pipeline.successor import follows
 from recovery.pipeline.transition import LostRace, advance, advance_action
 
-SEVERITY = {FindingKind.CRASH: 3, FindingKind.HANG: 2, FindingKind.SLOWDOWN: 1}
-VERB = {FindingKind.CRASH: "stopped", FindingKind.HANG: "hangs", FindingKind.SLOWDOWN: "runs slow"}
+SEVERITY = {FindingKind.CRASH: 3, FindingKind.HANG: 2, FindingKind.SLOWDOWN: 1, FindingKind.LIMIT_NEAR: 1}
+VERB = {
+    FindingKind.CRASH: "stopped", FindingKind.HANG: "hangs", FindingKind.SLOWDOWN: "runs slow",
+    FindingKind.LIMIT_NEAR: "nears its time limit",
+}  # fmt: skip
 
 
 def detect_attempt(attempt: Attempt, *, now: datetime) -> Incident | None:
@@ -56,7 +59,7 @@ def _during(
     """A fault while a case on the run is open: on its own execution, on a restart of it, or on one beside it."""
     if known.attempt_id == attempt.pk:
         return _add(known, worst, now=now)
-    if worst.kind is FindingKind.SLOWDOWN:
+    if not worst.kind.is_stop:
         return None  # it runs: the open case goes on waiting for the checkpoint
     if attempt.started_at is None and _was_cancelled(worst, facts):
         return None  # it never ran: what became of the failed one is not told by it
@@ -78,13 +81,17 @@ def is_training(attempt: Attempt) -> bool:
 def _already_judged(attempt: Attempt, finding: Finding) -> bool:
     """A closed case on this very attempt: a crash is reported once, a hang again only after new progress.
 
-    A slowdown is reported again only where the earlier one had passed; one that a person closed stays closed.
+    A slowdown is reported again only where the earlier one had passed; one that a person closed stays closed. A limit
+    that is near is told again only after a newer checkpoint.
     """
     closed = Incident.objects.filter(attempt=attempt).order_by("-detected_at").first()
     if closed is None:
         return False
     if finding.kind is FindingKind.CRASH:
         return closed.kind == FindingKind.CRASH
+    if finding.kind is FindingKind.LIMIT_NEAR:
+        saved = finding.evidence[0].at
+        return closed.kind == FindingKind.LIMIT_NEAR and (saved is None or saved < (closed.closed_at or saved))
     if finding.kind is FindingKind.SLOWDOWN:
         return closed.kind == FindingKind.SLOWDOWN and closed.outcome != Outcome.RECOVERED
     return closed.kind == finding.kind and closed.failed_step == attempt.last_step

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from django.conf import settings
 from django.db.models import Subquery
 
 from recovery.core.detectors import Limits
+from recovery.core.detectors.limit_near import looks_from
 from recovery.core.policy import DEFAULT_RULES
 from recovery.core.series import typical_step_time, typical_stride
 from recovery.core.types import (
@@ -43,6 +46,7 @@ SIGNALS = 500  # a job that prints one failure line a millisecond must not fill 
 NODE_EVENTS = 500
 BRIEFLY = timedelta(minutes=2)  # a step that was under way when a node went may still be reported
 HISTORY = timedelta(days=7)
+SAVES = 20  # of a run's last checkpoints its own rhythm is taken from
 
 
 def current_rules() -> dict[str, Any]:
@@ -62,9 +66,11 @@ def limits() -> Limits:
 
 
 def attempt_facts(attempt: Attempt, *, now: datetime) -> AttemptFacts:
-    """Everything known of `attempt` at `now`; six queries whatever the size of the run."""
+    """Everything known of `attempt` at `now`; six queries (one more near its time limit), whatever the
+    size of the run."""
+    brief = brief_facts(attempt, now=now, samples=newest_samples(attempt))
     return replace(
-        brief_facts(attempt, now=now, samples=newest_samples(attempt)),
+        with_rhythm(brief, attempt.job.run_id) if near_limit(brief, limits()) else brief,
         requeued_by_slurm=attempt.job.restart_count > attempt.number and not ended_by_us(attempt),
         signals=_signals(attempt),
         node_events=_node_events(attempt, now=now),
@@ -98,6 +104,25 @@ def brief_facts(attempt: Attempt, *, now: datetime, samples: tuple[Sample, ...] 
         last_step=attempt.last_step,
         samples=samples,
     )
+
+
+def near_limit(facts: AttemptFacts, limits: Limits) -> bool:
+    """Whether the time limit is so near that it matters when the run saves next."""
+    near = looks_from(facts, limits)
+    return near is not None and facts.now >= near
+
+
+def with_rhythm(facts: AttemptFacts, run: int) -> AttemptFacts:
+    saved_at, every = rhythm(run)
+    return replace(facts, saved_at=saved_at, save_every_s=every)
+
+
+def rhythm(run: int) -> tuple[datetime | None, float | None]:
+    """When the run's newest checkpoint was complete, and the seconds between two of them; None where not known."""
+    rows = Checkpoint.objects.filter(run=run).exclude(completed_at=None).order_by("-step")
+    times = [at for at in rows.values_list("completed_at", flat=True)[:SAVES] if at is not None]
+    gaps = [(later - earlier).total_seconds() for later, earlier in pairwise(times) if later > earlier]
+    return times[0] if times else None, median(gaps) if gaps else None
 
 
 def newest_samples(attempt: Attempt) -> tuple[Sample, ...]:
@@ -201,7 +226,8 @@ def _checkpoints(run: Run) -> tuple[CheckpointFact, ...]:
 def past_failures(incident: Incident, *, now: datetime) -> list[PastFailure]:
     """Earlier incidents of the same run, oldest first."""
     earlier = Incident.objects.filter(run=incident.run, detected_at__gte=now - HISTORY, pk__lt=incident.pk)
-    rows = earlier.exclude(kind=FindingKind.SLOWDOWN).prefetch_related("actions").order_by("detected_at")
+    stops = earlier.filter(kind__in=[kind for kind in FindingKind if kind.is_stop])
+    rows = stops.prefetch_related("actions").order_by("detected_at")
     completed = Checkpoint.objects.filter(run=incident.run, state=CheckpointState.COMPLETE).exclude(completed_at=None)
     times = [(row.completed_at, row.step) for row in completed.only("completed_at", "step")]
     return [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import statistics
 from datetime import datetime
 from pathlib import PurePosixPath
 
@@ -16,12 +14,11 @@ from recovery.core.series import typical_step_time
 from recovery.core.types import AttemptFacts, CheckpointState, JobState
 from recovery.models import Attempt, Checkpoint
 from recovery.pipeline.eligible import eligible_nodes
+from recovery.pipeline.facts import rhythm
 from recovery.pipeline.scripts import why_not_resubmitted
 from recovery.pipeline.subject import held_by_us
 from recovery.slurm.base import HELD_BY_PEOPLE, SlurmClient
 from recovery.sources.trackers import read_tracker
-
-INTERVALS = 20  # of a run's last checkpoints its own rhythm is taken from
 
 
 def facts_of_job(attempt: Attempt, facts: AttemptFacts, *, client: SlurmClient, now: datetime) -> JobFacts:
@@ -40,16 +37,14 @@ def facts_of_job(attempt: Attempt, facts: AttemptFacts, *, client: SlurmClient, 
 
 def _around(attempt: Attempt, *, client: SlurmClient) -> Around:
     job = attempt.job
-    rows = Checkpoint.objects.filter(run=job.run_id).exclude(completed_at=None).order_by("-step")[:INTERVALS]
-    times = [row.completed_at for row in rows if row.completed_at is not None]
-    gaps = [(later - earlier).total_seconds() for later, earlier in itertools.pairwise(times) if later > earlier]
+    saved_at, every = rhythm(job.run_id)
     return Around(
         held_by_slurm=job.state_reason in HELD and job.state == JobState.PENDING,
         held_by_us=held_by_us(job),
         resubmit_why_not=why_not_resubmitted(job, client=client),
         restorable=restorable(attempt),
-        saved_at=times[0] if times else None,
-        save_every_s=statistics.median(gaps) if gaps else None,
+        saved_at=saved_at,
+        save_every_s=every,
     )
 
 

@@ -14,11 +14,11 @@ from django.conf import settings
 
 from recovery.core.detectors import detect
 from recovery.core.diagnose.exits import HELD
-from recovery.core.quiet import Pace, after, earliest_hang, how_long
+from recovery.core.quiet import Pace, after, after_reports, how_long
 from recovery.core.types import JobState, SignalKind
 from recovery.models import Attempt, Incident
 from recovery.pipeline.detect import detect_attempt, is_training
-from recovery.pipeline.facts import brief_facts, limits, newest_samples
+from recovery.pipeline.facts import brief_facts, limits, near_limit, newest_samples, with_rhythm
 from recovery.pipeline.reading import Reading
 
 # What a judgement rests on: everything that the scheduler says of attempt and job shows in the first four.
@@ -61,7 +61,7 @@ def carry_on(reading: Reading, *, held: bool, site: str, now: datetime) -> None:
     if attempt.quiet_until is None:
         return
     if reading.signals and is_training(attempt):
-        attempt.quiet_until = earliest_hang(brief_facts(attempt, now=now), limits())
+        attempt.quiet_until = after_reports(brief_facts(attempt, now=now), limits(), attempt.quiet_until)
     if reading.blind_until is not None:
         attempt.quiet_until = min(attempt.quiet_until, reading.blind_until)
     attempt.quiet_of = _digest(attempt, site)
@@ -96,6 +96,8 @@ def judge(attempt: Attempt, blind_until: datetime | None, *, site: str, now: dat
     trains = is_training(attempt)
     running = state is JobState.RUNNING and trains
     facts = brief_facts(attempt, now=now, samples=newest_samples(attempt) if running else ())
+    if running and near_limit(facts, limits()):
+        facts = with_rhythm(facts, attempt.job.run_id)
     if (running or attempt.state_reason in HELD) and detect(facts, limits()):
         return detect_attempt(attempt, now=now)
     quiet = how_long(facts, limits(), trains=trains)

@@ -153,8 +153,6 @@ def _after_diagnosis(incident: Incident, *, client: SlurmClient, now: datetime) 
 def _watch(incident: Incident, *, now: datetime) -> None:
     """A case on which we do nothing now: has the job come back, moved on, or changed what we believe?"""
     attempt = incident.attempt
-    if close_limit_near(incident, now=now):
-        return
     runs = incident.kind == FindingKind.LIMIT_NEAR  # nothing takes the place of what has not stopped
     follower, recommendation = None if runs else successor(incident), _current(incident)
     asked = incident.state == IncidentState.AWAITING_DECISION and recommendation.proposed_by != ""
@@ -175,10 +173,7 @@ def _watch(incident: Incident, *, now: datetime) -> None:
         )
     elif anew:
         advance(incident, IncidentState.DETECTED, now=now, why=anew, deadline_at=None)
-    elif _moves_again(incident, attempt):
-        why = f"The job moves again: step {steps(attempt.last_step)} was seen."
-        decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)
-    elif incident.kind == FindingKind.SLOWDOWN and close_slowdown(incident, now=now):
+    elif _is_over(incident, now=now):
         return
     elif now - incident.failed_at > FORGOTTEN:
         decide.close(incident, Outcome.GAVE_UP, why="Nobody brought the run back within a day.", now=now)
@@ -186,6 +181,17 @@ def _watch(incident: Incident, *, now: datetime) -> None:
         advance(incident, IncidentState.DETECTED, now=now, why="The evidence changed.", deadline_at=None)
     else:
         _watch_decision(incident, now=now)
+
+
+def _is_over(incident: Incident, *, now: datetime) -> bool:
+    """Whether what the case is about has passed by itself; then it was closed."""
+    if _moves_again(incident, incident.attempt):
+        why = f"The job moves again: step {steps(incident.attempt.last_step)} was seen."
+        decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)
+        return True
+    if incident.kind == FindingKind.SLOWDOWN:
+        return close_slowdown(incident, now=now)
+    return incident.kind == FindingKind.LIMIT_NEAR and close_limit_near(incident, now=now)
 
 
 def _moves_again(incident: Incident, attempt: Attempt) -> bool:

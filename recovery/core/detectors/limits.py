@@ -31,3 +31,7 @@ class Limits:
     slow_samples: int = 5  # every one of the last so many reports must be slow
     slow_warmup: int = 3  # the first reports of an attempt are never part of its baseline
     slow_baseline: int = 10  # fewer earlier reports than this are no baseline
+
+    limit_lead_s: float = 2 * 3600.0  # so long before its time limit it is told: a person must have time to decide
+    limit_worth_s: float = 900.0  # work that would be lost to it; less is not worth a person's time
+    limit_look_s: float = 300.0  # as often an attempt is judged anew within the lead: any save changes what is due

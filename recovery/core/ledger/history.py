@@ -120,8 +120,8 @@ class CaseClocks:
 
     @property
     def is_stop(self) -> bool:
-        """Whether the run stood still: a slow run goes on, and is told by its slow spans."""
-        return self.kind is not FindingKind.SLOWDOWN
+        """Whether the run stood still: a slow run goes on, and is told by its slow spans; one near its limit too."""
+        return self.kind.is_stop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
