@@ -29,6 +29,7 @@ from recovery.sources.job_logs import Cursor, LogRead, read_end, read_log
 from recovery.sources.marks import file_mark, is_absent
 
 PASSES = 4  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting
+MOST_SIGNALS = 20_000  # in one look, but for the last read: bounds memory, of many files that are nothing but progress
 LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its way to the file
 CLOCKS = timedelta(seconds=5)  # a line this much older than the start was written by an earlier attempt
 SKEW = timedelta(seconds=90)  # a line's own time further in the future than this is not believed
@@ -97,6 +98,9 @@ def read_attempt(
     files = log_files(attempt)
     reading.trouble, reading.remedy, reading.missing = files.trouble, files.remedy, files.missing
     for log in files.files:
+        if _is_full(reading):
+            reading.more = True
+            break
         row = known.get(log.path) or _new_row(attempt, log.path)
         if _read_file(reading, row, log, parser, now=now, read=read):
             memory = copy.deepcopy(parser.memory)
@@ -113,6 +117,10 @@ def read_attempt(
     reading.changed = bool(sources) and json.dumps(attempt.parser_memory) != before  # they remember things there too
     _update_attempt(reading, now=now)
     return reading
+
+
+def _is_full(reading: Reading) -> bool:
+    return len(reading.signals) > MOST_SIGNALS
 
 
 def _new_row(attempt: Attempt, path: str) -> LogFile:
@@ -159,7 +167,7 @@ def _read_file(
         at = got.cursor
         row.inode, row.offset, row.line, row.head = at.inode, at.offset, at.line, at.head
         more = got.more
-        if not more:
+        if not more or _is_full(reading):
             break
     row.error = got.error[:300]
     row.mark = "" if more or row.error or got.read.file != row.path else mark

@@ -19,6 +19,7 @@ from recovery.sources.job_logs import ROOTS_SETTING
 from recovery.sources.marks import file_mark
 
 MOST_FILES = 256  # of one pattern; the last one is among them, as many trainers report on their last rank
+MOST_RANK = 2**31 - 1  # ranks are stored as 32-bit integers; a greater number in a name is none
 MOST_ENTRIES = 50_000  # of folders that are looked through in one look
 
 
@@ -133,4 +134,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def _placed(path: str, hit: re.Match[str], found: FoundLog) -> FoundLog:
     groups = hit.groupdict()
     rank = int(groups["rank"]) if groups.get("rank") else found.rank
+    if rank is not None and rank > MOST_RANK:
+        rank = None
     return FoundLog(path=path, rank=rank, node=groups.get("node") or found.node)

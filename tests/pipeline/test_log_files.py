@@ -10,6 +10,7 @@ import pytest
 
 from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Attempt, LogFile, Sample
+from recovery.pipeline import reading
 from recovery.pipeline.ingest import ingest_attempt
 from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
 from recovery.pipeline.reading import read_attempt
@@ -97,6 +98,22 @@ def test_files_that_are_left_out_are_said_and_blind_nobody(
     assert LogFile.objects.get(path=str(tmp_path)).error == ""
 
 
+def test_many_logs_full_of_progress_are_read_over_several_looks(
+    attempt: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST_SIGNALS", 3)
+    made = attempt(f"{tmp_path}/r%t.out")
+    lines = "".join(f"step {step} loss 2\n" for step in range(1, 5))
+    write(tmp_path, r0=lines, r1=lines, r2=lines)
+    assert ingest_attempt(made, now=ago(30)).more
+    assert set(Sample.objects.values_list("rank", flat=True)) == {0}
+    assert ingest_attempt(made, now=ago(20)).more
+    assert not ingest_attempt(made, now=ago(10)).more
+    assert set(Sample.objects.values_list("rank", "step")) == {
+        (rank, step) for rank in range(3) for step in range(1, 5)
+    }
+
+
 def test_a_log_that_appears_late_among_others_is_read_from_its_start(attempt: Make, tmp_path: Path) -> None:
     made = attempt(f"{tmp_path}/r%t.out")
     write(tmp_path, r0="step 1 loss 2\nstep 2 loss 2\n")
@@ -162,6 +179,6 @@ def test_a_site_pattern_of_the_policy_reads_what_is_blind_without_it(attempt: Ma
     read_attempt(made, {}, now=ago(0))
     assert made.last_step is None
     make_policy(rules={**DEFAULT_RULES, "log_pattern": r"\[upd\] (?P<step>\d+)/\d+ \| L=(?P<loss>\S+)"})
-    reading = read_attempt(made, {}, now=ago(0), own=site_pattern())
-    assert [(signal.step, signal.loss) for signal in reading.signals] == [(7, 2.7), (8, 2.8)]
+    found = read_attempt(made, {}, now=ago(0), own=site_pattern())
+    assert [(signal.step, signal.loss) for signal in found.signals] == [(7, 2.7), (8, 2.8)]
     assert made.last_step == 8

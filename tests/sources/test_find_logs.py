@@ -35,6 +35,11 @@ def test_a_log_per_task_is_found_by_what_exists_lowest_rank_first(root: Path) ->
     assert list(found.marks) == [str(root)]
 
 
+def test_a_number_that_can_be_no_rank_is_none(root: Path) -> None:
+    write(root, "j-2147483647.out", "j-2147483648.out")
+    assert [log.rank for log in find(root, "j-%t.out").files] == [2**31 - 1, None]
+
+
 def test_a_log_per_node_tells_its_node(root: Path) -> None:
     write(root, "gpu-01/4711.out", "gpu-02/4711.out", "gpu-03/4711.out")
     found = find(root, "%N/%j.out")
