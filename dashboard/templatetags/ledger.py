@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django import template
@@ -11,6 +12,7 @@ from django.utils.safestring import SafeString
 
 from dashboard import ledger_pictures, wording
 from recovery.core.ledger.figures import HOUR
+from recovery.core.ledger.spans import to_datetime
 from recovery.core.ledger.summary import SECOND
 
 register = template.Library()
@@ -47,8 +49,14 @@ def rate(value: float | None) -> str:
         if value < 1
         else f"{value:.1f}"
         if value < 10
-        else f"{value:.0f}"
+        else f"{value:,.0f}".replace(",", wording.THIN)
     )
+
+
+@register.filter
+def end_of(pieces: Sequence[tuple[int, int, str]]) -> datetime:
+    """The moment up to which the pieces of a run reach."""
+    return to_datetime(pieces[-1][1])
 
 
 @register.simple_tag

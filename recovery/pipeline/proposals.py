@@ -31,6 +31,7 @@ class Asked:
     attempt: Attempt
     given: Mapping[str, Any]
     exclude_nodes: tuple[str, ...]
+    reason: str  # why the person wants it
     client: SlurmClient
     now: datetime
 
@@ -170,7 +171,7 @@ def _drain(asked: Asked) -> Instead:
     return Instead(
         action=ActionKind.DRAIN, headline=f"Take {node.name} out of service (drain).",
         reasons=(f"It takes no new job then. Not done while jobs of others run on {node.name}.",),
-        parameters={"node": node.name, "why": asked.incident.reason[:200]},
+        parameters={"node": node.name, "why": asked.reason[:200]},
     )  # fmt: skip
 
 

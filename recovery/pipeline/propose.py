@@ -67,7 +67,7 @@ def propose(
     attempt = newest_execution(incident)
     asked = Asked(
         incident=incident, attempt=attempt, given=parameters, exclude_nodes=tuple(dict.fromkeys(exclude_nodes)),
-        client=client, now=now,
+        reason=reason, client=client, now=now,
     )  # fmt: skip
     found = build(action, asked)
     _alone(incident, found, attempt.job)

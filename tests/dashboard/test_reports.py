@@ -14,6 +14,7 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from dashboard import ledger_pictures
+from dashboard.templatetags import ledger
 from recovery.core.ledger import Category
 from recovery.core.ledger.incidents import GAPS
 from recovery.core.ledger.words import CATEGORY_WORDS, GAP_LABELS, PICTURE_ORDER
@@ -118,6 +119,14 @@ def test_a_run_without_a_ledger_says_when_there_will_be_one(read: Read) -> None:
     assert "a minute after its first job is seen" in read(f"/runs/{make_run().pk}/")
 
 
+def test_what_a_closed_case_never_came_to_is_not_awaited(read: Read, case: Incident) -> None:
+    page = f"/incidents/{case.pk}/"
+    assert "not over yet" in read(page)
+    Incident.objects.update(state=IncidentState.CLOSED, closed_at=timezone.now())
+    assert "no next checkpoint was seen" in read(page)
+    assert "until it is restored" not in read(page)
+
+
 def test_an_incident_says_what_it_cost_or_that_it_will_be_counted(read: Read, case: Incident) -> None:
     page = read(f"/incidents/{case.pk}/")
     assert "What it cost" in page
@@ -142,6 +151,12 @@ def test_a_strip_gives_each_moment_to_what_most_of_it_went_into() -> None:
     )
     assert re.findall(r'class="cat-([a-z_]+)"', drawn) == ["queue_wait", "kept"]
     assert "From its first submission on: queue, then kept" in drawn
+
+
+def test_a_rate_groups_its_digits() -> None:
+    assert [ledger.rate(value) for value in (None, 0.4, 3.14, 12.4, 1250.2)] == [
+        "unknown", "0.40", "3.1", "12", "1\u202f250",
+    ]  # fmt: skip
 
 
 def test_nothing_is_drawn_of_nothing() -> None:

@@ -169,6 +169,7 @@ def test_a_drained_node_names_the_incident_and_is_resumed_when_its_health_was_se
     record = case.desk.slurm.node_table["n2"]
     assert record.state is NodeState.DRAINED
     assert f"recovery-desk:incident-{case.desk.incident.pk}-" in record.reason
+    assert record.reason.endswith(Recommendation.objects.get(carried_out=action).mode_reason.partition(": ")[2])
     for _ in range(40):
         case.desk.tick(seconds=5)
         if Node.objects.get(name="n2").changed_at < case.desk.now - timedelta(minutes=1):
