@@ -108,7 +108,8 @@ def play(jobs: int | None, for_s: float | None) -> dict[str, object]:
 
 
 def _tell_at_each_tick(reconcile: Any, costs: Costs) -> None:
-    inner, next_told, began = reconcile.tick, [0.0], []
+    inner, next_told = reconcile.tick, [0.0]
+    began: list[float] = []
 
     def tick(*, client_for: Any, clock: Any) -> Any:
         now = clock().timestamp()

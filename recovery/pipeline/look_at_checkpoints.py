@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 
 from recovery.core.checkpoints import CheckpointLook, settle
 from recovery.core.types import CheckpointState, SignalKind
@@ -24,6 +25,7 @@ from recovery.sources.marks import NONE as NO_FOLDER
 from recovery.sources.marks import folder_mark
 
 NEWEST = 20  # so many checkpoint folders are looked at in a pass; older ones are no longer restored from
+KNOWN = 2 * NEWEST  # rows of a run that a look needs: those of the folder's newest, and some that may be gone
 REMOVED = "Removed since, by the run's own rotation or by somebody."
 SAY_AGAIN = timedelta(minutes=1)  # so often it is stored that nothing has changed
 TRACKER = "tracker"  # in an attempt's places: noted at the first look at its folder
@@ -51,18 +53,33 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
     if not folder:
         _note_folder(run, mark, now=now)
         return _take_the_word(attempt, run, "No checkpoint folder is known.", now=now)
-    known = {row.path: row for row in Checkpoint.objects.filter(run=run)}
+    there = Checkpoint.objects.filter(run=run).exclude(state=CheckpointState.MISSING).order_by("-step", "-pk")
+    known = {row.path: row for row in there[:KNOWN]}
     found = scan(folder, roots=settings.CHECKPOINT_ROOTS, newest=NEWEST, settled=_settled(known))
     _note_tracker(attempt, found, now=now)
     if found.error:
         _note_folder(run, mark, now=now)
         return _take_the_word(attempt, run, f"{found.error} {found.remedy}", now=now)
+    known |= _beyond(run, found, known)
     with transaction.atomic():
         _store(attempt, run, found, known, now=now)
         _note_folder(run, "" if _is_written(found, known, now=now) else mark, now=now)
     changed = any(row.checked_at == now for row in known.values()) or any(it.path not in known for it in found.looks)
     foresee_checkpoints(attempt, now=now, changed=changed)
     return ""
+
+
+def _beyond(run: Run, found: FolderScan, known: Mapping[str, Checkpoint]) -> dict[str, Checkpoint]:
+    """The rows that this look is about and that are not among the newest: what came back, and of many what is gone."""
+    new = [look.path for look in found.looks if look.path not in known]
+    wanted = Q(path__in=new)
+    if len(known) >= KNOWN:
+        gone = ~Q(state=CheckpointState.MISSING) & ~Q(path__in=[look.path for look in found.looks])
+        oldest = min((look.step for look in found.looks), default=0)
+        wanted |= gone if found.whole else gone & Q(step__gte=oldest)
+    elif not new:
+        return {}
+    return {row.path: row for row in Checkpoint.objects.filter(wanted, run=run)}
 
 
 def about_to_settle(run: Run, *, now: datetime) -> bool:

@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from recovery.core.ledger import Ledger
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import JobState, Outcome, Phase
 from recovery.models import Attempt, Checkpoint, Incident, Run, RunLedger
@@ -188,9 +189,14 @@ def test_an_hour_of_quiet_looks_gives_the_ledger_that_full_looks_give() -> None:
     began = timezone.now() + timedelta(minutes=1)
 
     def play(*, fully: bool) -> tuple[list[Any], list[int]]:
-        kept, inner = [], account._keep
-        with transaction.atomic(), patch.object(account, "_keep") as keep:
-            keep.side_effect = lambda *args, now: (kept.append(1), inner(*args, now=now))[1]
+        kept: list[int] = []
+        inner = account._keep
+
+        def keep(run: int, *args: Any, now: datetime) -> Ledger:
+            kept.append(run)
+            return inner(run, *args, now=now)
+
+        with transaction.atomic(), patch.object(account, "_keep", keep):
             for minute in range(60):
                 now = began + timedelta(minutes=minute)
                 a_course(attempt, minute, now)

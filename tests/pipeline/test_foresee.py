@@ -64,7 +64,7 @@ def test_a_full_file_system_is_seen_before_the_next_save(attempt: Attempt, tmp_p
     assert (outlook.next_step, outlook.next_at) == (400, now + timedelta(minutes=40))
     assert outlook.needs_bytes is not None
     room(outlook.needs_bytes - 1)
-    look(attempt, now + timedelta(minutes=35), times=1)
+    look(attempt, now + timedelta(minutes=36), times=1)
     outlook.refresh_from_db()
     assert "it fails at about" in outlook.space_warning
     assert outlook.space_remedy.startswith("Make room for")
@@ -151,12 +151,43 @@ def test_what_an_earlier_attempt_left_half_saved_is_torn_while_the_next_one_runs
     assert state(attempt, 100) == CheckpointState.TORN
 
 
-def test_an_outlook_is_asked_for_once_a_minute(attempt: Attempt, room: Ask) -> None:
-    make_checkpoint(run=attempt.job.run, step=100)
+@pytest.mark.parametrize(("size", "every_s"), [(1, 300), (GB // 5, 60)])
+def test_free_space_is_asked_for_every_five_minutes_and_every_minute_where_it_is_scarce(
+    attempt: Attempt, room: Ask, size: int, every_s: int
+) -> None:
+    make_checkpoint(run=attempt.job.run, step=100, size_bytes=size)
     room(GB)
     foresee.foresee_checkpoints(attempt, now=attempt.seen_at, changed=False)
     room(1)
-    foresee.foresee_checkpoints(attempt, now=attempt.seen_at + timedelta(seconds=30), changed=False)
+    foresee.foresee_checkpoints(attempt, now=attempt.seen_at + timedelta(seconds=every_s - 1), changed=False)
     assert Outlook.objects.get().free_bytes == GB
-    foresee.foresee_checkpoints(attempt, now=attempt.seen_at + timedelta(seconds=61), changed=False)
+    foresee.foresee_checkpoints(attempt, now=attempt.seen_at + timedelta(seconds=every_s), changed=False)
     assert Outlook.objects.get().free_bytes == 1
+
+
+def test_a_look_reads_a_bounded_number_of_checkpoints_and_still_sees_what_went_and_what_came_back(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = attempt.seen_at
+    for step in range(3):
+        huggingface(tmp_path, 100 + step)
+    look(attempt, now)
+    for step in range(100):
+        make_checkpoint(run=attempt.job.run, step=step, path=str(tmp_path / f"gone-{step}"), state="missing")
+        make_checkpoint(run=attempt.job.run, step=1000 + step, path=str(tmp_path / f"checkpoint-{1000 + step}"))
+    look(attempt, now + timedelta(minutes=1), times=1)
+    assert {row.state for row in Checkpoint.objects.filter(step__gte=1000)} == {"missing"}
+    assert {row.state for row in Checkpoint.objects.filter(step__in=(100, 101, 102))} == {"complete"}
+    loaded, inner = [], Checkpoint.from_db.__func__
+
+    def from_db(cls: type[Checkpoint], *row: object) -> Checkpoint:
+        loaded.append(1)
+        return inner(cls, *row)
+
+    monkeypatch.setattr(Checkpoint, "from_db", classmethod(from_db))
+    look(attempt, now + timedelta(minutes=2), times=1)
+    assert len(loaded) == 3
+    huggingface(tmp_path, 1001)
+    look(attempt, now + timedelta(minutes=3))
+    assert state(attempt, 1001) == CheckpointState.COMPLETE
+    assert Checkpoint.objects.filter(step=1001).count() == 1
