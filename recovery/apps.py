@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 from django.apps import AppConfig
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from recovery.core.diagnose.catalogue import CatalogueError, set_site_rules
 
 
 class RecoveryConfig(AppConfig):
@@ -11,3 +16,17 @@ class RecoveryConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("recovery.checks")  # registers them; it reads models, so it can't be imported earlier
+        if settings.SIGNATURES:
+            read_site_rules(settings.SIGNATURES)
+
+
+def read_site_rules(path: str) -> None:
+    """Take the site's own failure signatures into the catalogue; a wrong file stops the start."""
+    try:
+        set_site_rules(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"RECOVERY_SIGNATURES={path} can't be read ({error.strerror}): point it at a readable file."
+        ) from error
+    except (CatalogueError, UnicodeDecodeError) as error:
+        raise ImproperlyConfigured(f"RECOVERY_SIGNATURES={path}: {error}") from error

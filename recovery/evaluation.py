@@ -6,6 +6,7 @@ A case is a folder with the job's log files (*.log, *.out, *.err) and a case.tom
 from __future__ import annotations
 
 import json
+import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ from recovery.offline.logs import log_files
 from recovery.offline.record import JobRecordError, OfflineJob
 
 CASE_FILE = "case.toml"
+MEGABYTE = 1_000_000  # bytes
+_ORDER = {failure_class: number for number, failure_class in enumerate(FailureClass)}
 
 
 class CaseError(ValueError):
@@ -57,7 +60,9 @@ class Score:
     wrongful_restarts: list[str] = field(default_factory=list)
     wrongful_exclusions: list[str] = field(default_factory=list)
     wrong: list[dict[str, Any]] = field(default_factory=list)
-    confusion: Counter[tuple[str, str]] = field(default_factory=Counter)  # (expected, got) where they differ
+    confusion: Counter[tuple[str, str]] = field(default_factory=Counter)  # (label, got); what is also right as label
+    log_bytes: int = 0
+    seconds: float = 0.0  # that reading the logs and judging took
 
     def add(self, case: Case, got: Diagnosis) -> None:
         expected = case.expected
@@ -74,8 +79,8 @@ class Score:
             self.wrongful_restarts.append(case.name)
         if is_wrongful_exclusion(expected, got):
             self.wrongful_exclusions.append(case.name)
-        if not right_class:
-            self.confusion[expected.classes[0], got.failure_class] += 1
+        label = expected.classes[0]
+        self.confusion[label, label if right_class else got.failure_class] += 1
         if not (right_class and right_restart and right_exclude):
             self.wrong.append({"case": case.name, "expected": _expected_json(expected), "got": _got_json(got)})
 
@@ -89,7 +94,17 @@ class Score:
             "wrongful_restarts": self.wrongful_restarts,
             "wrongful_exclusions": self.wrongful_exclusions,
             "wrong": self.wrong,
+            "confusion": self.table(),
+            "megabytes": round(self.log_bytes / MEGABYTE, 3),
+            "seconds_per_megabyte": round(self.seconds * MEGABYTE / max(1, self.log_bytes), 3),
         }
+
+    def table(self) -> dict[str, dict[str, int]]:
+        """Label → verdict → number of cases, in the order of the classes; pairs that never came up are left out."""
+        rows: dict[str, dict[str, int]] = {}
+        for label, got in sorted(self.confusion, key=lambda pair: [_ORDER[FailureClass(word)] for word in pair]):
+            rows.setdefault(str(label), {})[str(got)] = self.confusion[label, got]
+        return rows
 
 
 def is_wrongful_restart(expected: Expected, got: Diagnosis) -> bool:
@@ -152,7 +167,11 @@ def evaluate(folder: Path, limits: Limits) -> Score:
     """Score every case below `folder`. Raises CaseError, OSError."""
     score = Score()
     for case in cases_below(folder):
-        score.add(case, verdict_on(case.job, case.logs, limits))
+        begun = time.perf_counter()
+        verdict = verdict_on(case.job, case.logs, limits)
+        score.seconds += time.perf_counter() - begun
+        score.log_bytes += sum(log.stat().st_size for log in case.logs)
+        score.add(case, verdict)
     return score
 
 

@@ -30,6 +30,8 @@ LOG_ROOTS = env_list("RECOVERY_LOG_ROOTS", [str(DATA_DIR)])
 CHECKPOINT_ROOTS = env_list("RECOVERY_CHECKPOINT_ROOTS", LOG_ROOTS)
 # Trainers print local time without a zone: the IANA name of the cluster's, such as Europe/Paris.
 LOG_TIME_ZONE = env_zone("RECOVERY_LOG_TIME_ZONE", "UTC")
+# A site's own failure signatures (docs/diagnose.md), put before those that come with the product.
+SIGNATURES = env_str("RECOVERY_SIGNATURES")
 # Floors of the hang detector (recovery/core/detectors/hang.py explains them).
 HANG_FLOOR_S = env_float("RECOVERY_HANG_FLOOR_S", 300, least=1)
 HANG_FIRST_STEP_S = env_float("RECOVERY_HANG_FIRST_STEP_S", 1800, least=1)

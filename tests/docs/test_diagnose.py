@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 
+from recovery.core.diagnose.catalogue import match, set_site_rules
+from recovery.evaluation import read_case
 from tests.docs import pages
 
 BLOCKS = pages.blocks(pages.read("docs/diagnose.md"))
@@ -38,3 +41,20 @@ def test_the_verdict_for_programs_holds_what_is_shown(
 
 def test_the_corpus_can_be_scored(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cases" in run(COMMANDS[2], capsys, monkeypatch)
+
+
+def test_the_case_that_is_shown_can_be_read(tmp_path: Path) -> None:
+    shown = next(block.text for block in BLOCKS if block.language == "toml" and "[expect]" in block.text)
+    (tmp_path / "case.toml").write_text(shown)
+    case = read_case(tmp_path, name="shown")
+    assert (case.expected.nodes, case.job.nodes[1]) == ({"gpu-02"}, "gpu-02")
+
+
+def test_the_rule_that_is_shown_is_taken_in() -> None:
+    shown = next(block.text for block in BLOCKS if block.language == "toml" and "[[rule]]" in block.text)
+    try:
+        set_site_rules(shown)
+        (rule, found) = match("site-check: gpu-02: GPU 3 failed")[0]
+        assert (rule.id, found["node"]) == ("site.health_check", "gpu-02")
+    finally:
+        set_site_rules("")

@@ -95,7 +95,8 @@ def test_evaluate_prints_json_and_text(tmp_path: Path) -> None:
     text = run("evaluate", str(tmp_path))
     assert "class    50.0%" in text
     assert "Wrongful restarts: 1\n  wrongful" in text
-    assert "user_code → gpu_hardware" in text
+    assert "user_code      2      1  gpu_hardware 1" in text
+    assert "s per MB" in text
 
 
 def test_evaluate_refuses_what_is_no_corpus(tmp_path: Path) -> None:

@@ -101,8 +101,10 @@ def test_the_score_has_the_documented_shape(tmp_path: Path) -> None:
     figures = evaluate(tmp_path, LIMITS).as_json()
     assert list(figures) == [
         "cases", "class_accuracy", "restart_accuracy", "exclude_accuracy", "wrongful_restarts", "wrongful_exclusions",
-        "wrong",
+        "wrong", "confusion", "megabytes", "seconds_per_megabyte",
     ]  # fmt: skip
+    assert figures["confusion"] == {"gpu_oom": {"user_code": 1}, "user_code": {"user_code": 1}}
+    assert figures["seconds_per_megabyte"] > 0
     assert (figures["cases"], figures["class_accuracy"], figures["restart_accuracy"]) == (2, 0.5, 1.0)
     (wrong,) = figures["wrong"]
     assert wrong["case"] == "sub/bad"
@@ -120,7 +122,7 @@ def test_every_accepted_word_is_right_and_nodes_must_be_exact(tmp_path: Path) ->
     score.add(case, got(restart=R.YES))
     assert score.wrongful_restarts == ["c"]
     score.add(case, got(failure_class=C.GPU_OOM))
-    assert score.confusion == {("user_code", "gpu_oom"): 1}
+    assert score.table() == {"user_code": {"gpu_oom": 1, "user_code": 3}}
 
 
 def test_right_exclude_means_the_right_nodes(tmp_path: Path) -> None:

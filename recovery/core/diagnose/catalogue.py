@@ -1,7 +1,8 @@
 """The catalogue of failure signatures: what one line can say, as data.
 
 The rows are in signatures/*.toml (00_pieces.toml explains the columns); adding one is one row and one test. They
-are read and checked once, at import: a wrong row stops the start with its id and what is wrong.
+are read and checked once, at import: a wrong row stops the start with its id and what is wrong. A site's own rows are
+put before them by `set_site_rules`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 from recovery.core.types import Exclude, FailureClass, Restart, Role
 
+SITE = "site."  # begins the id of each rule of a site's own, so that it can't take the place of one of ours
 GATE = 4  # characters
 MAX_LINE = 2000  # characters of a line that are looked at: a job may print lines of any length
 
@@ -121,7 +123,7 @@ def _pattern(name: str, text: str, pieces: Mapping[str, str]) -> str:
     return whole
 
 
-def _load() -> tuple[Rule, ...]:
+def _load() -> tuple[dict[str, str], tuple[Rule, ...]]:
     pieces: dict[str, str] = {}
     rows: list[dict[str, Any]] = []
     folder = resources.files(__package__) / "signatures"
@@ -129,7 +131,7 @@ def _load() -> tuple[Rule, ...]:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
         pieces.update(table.get("pieces", {}))
         rows.extend(table.get("rule", []))
-    return build(rows, pieces)
+    return pieces, build(rows, pieces)
 
 
 class Matcher:
@@ -193,13 +195,36 @@ def gates_for(literals: Iterable[str]) -> dict[str, list[str]]:
     return gates
 
 
-RULES: tuple[Rule, ...] = _load()
-RULES_BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
-_LOG = Matcher(rule for rule in RULES if rule.scope is not Scope.NODE)
-_NODE = Matcher(rule for rule in RULES if rule.scope is not Scope.LOG)
+PIECES, RULES = _load()
+RULES_BY_ID: dict[str, Rule] = {}
+_LOG = Matcher(())
+_NODE = Matcher(())
+LOG_LITERALS: tuple[str, ...] = ()
 
 
-LOG_LITERALS: tuple[str, ...] = _LOG.literals
+def set_site_rules(text: str) -> None:
+    """Take the rows of a site's own file (TOML, as signatures/*.toml) into the catalogue, before ours; "" for none.
+
+    To be called before any log is read. Raises CatalogueError for a wrong row, and for one whose id is not `site.…`.
+    """
+    global _LOG, _NODE, LOG_LITERALS  # one catalogue for the process, set at its start
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CatalogueError(f"This is no TOML: {error}.") from None
+    own = build(table.get("rule", []), {**PIECES, **table.get("pieces", {})})
+    for rule in own:
+        if not rule.id.startswith(SITE):
+            raise CatalogueError(f"Rule {rule.id}: the id of a site's own rule begins with {SITE!r}.")
+    rules = (*own, *RULES)
+    RULES_BY_ID.clear()
+    RULES_BY_ID.update({rule.id: rule for rule in rules})
+    _LOG = Matcher(rule for rule in rules if rule.scope is not Scope.NODE)
+    _NODE = Matcher(rule for rule in rules if rule.scope is not Scope.LOG)
+    LOG_LITERALS = _LOG.literals
+
+
+set_site_rules("")
 
 
 def match(text: str, literals: Iterable[str] | None = None) -> list[tuple[Rule, re.Match[str]]]:

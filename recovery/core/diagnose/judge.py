@@ -36,8 +36,6 @@ def judge(facts: AttemptFacts, finding: Finding, clues: Clues) -> Verdict:
             return _slow(finding)
         case FindingKind.LIMIT_NEAR:
             return Verdict(failure_class=C.WALLTIME, restart=Restart.NO, confidence=0.8, reason=finding.reason)
-        case FindingKind.LIMIT_NEAR:
-            return Verdict(failure_class=C.WALLTIME, restart=Restart.NO, confidence=0.8, reason=finding.reason)
         case FindingKind.HANG:
             return _by_cause(facts, clues) or _hang(finding, clues)
         case FindingKind.CRASH:

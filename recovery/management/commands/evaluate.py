@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,14 @@ def for_people(score: Score) -> str:
         f"class    {figures['class_accuracy']:.1%}",
         f"restart  {figures['restart_accuracy']:.1%}",
         f"exclude  {figures['exclude_accuracy']:.1%}",
+        f"time     {figures['seconds_per_megabyte']:.2f} s per MB ({figures['megabytes']:.1f} MB of logs)",
     ]
     for title, names in (
         ("Wrongful restarts", score.wrongful_restarts),
         ("Wrongful exclusions", score.wrongful_exclusions),
     ):
         lines += ["", f"{title}: {len(names) or 'none'}", *(f"  {name}" for name in names)]
-    if score.confusion:
-        lines += ["", "Wrong classes (expected → got)"]
-        lines += [f"  {count}  {expected} → {got}" for (expected, got), count in score.confusion.most_common()]
+    lines += ["", *confusion_lines(figures["confusion"])]
     for wrong in score.wrong:
         lines += [
             "",
@@ -56,3 +56,13 @@ def for_people(score: Score) -> str:
             f"  got       {json.dumps(wrong['got'])}",
         ]
     return "\n".join(lines)
+
+
+def confusion_lines(table: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """One line for each expected class: how many cases, how many were right, and what the others were taken for."""
+    wide = max(map(len, table), default=0)
+    lines = [f"{'expected':{wide}}  cases  right  taken for"]
+    for label, row in table.items():
+        others = ", ".join(f"{got} {count}" for got, count in row.items() if got != label)
+        lines.append(f"{label:{wide}}  {sum(row.values()):5}  {row.get(label, 0):5}  {others}".rstrip())
+    return lines

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -191,3 +192,50 @@ def test_any_text_is_matched_without_an_error(text: str) -> None:
     for rule, found in match(text) + match_event(text):
         assert rule.id in RULES_BY_ID
         assert found.group() is not None
+
+
+# --- a site's own rules -----------------------------------------------------------------------------------------------
+
+SITE = """
+[[rule]]
+id = "site.licence"
+literals = ["licence server"]
+pattern = '''^ERROR: licence server \\S{1,80} refuses'''
+class = "launch_config"
+restart = "after_change"
+sentence = "The licence server refused the job."
+source = "our own"
+"""
+
+
+@pytest.fixture
+def site_rules() -> Iterator[Callable[[str], None]]:
+    yield catalogue.set_site_rules
+    catalogue.set_site_rules("")
+
+
+def test_a_sites_own_rule_is_matched_before_ours(site_rules: Callable[[str], None]) -> None:
+    line = "ERROR: licence server lic-1 refuses: KeyError: 'a'"
+    assert "site.licence" not in [rule.id for rule, _ in match(line)]
+    site_rules(SITE)
+    assert match(line)[0][0].id == "site.licence"
+    assert "licence server" in catalogue.LOG_LITERALS
+    assert RULES_BY_ID["site.licence"].failure_class is FailureClass.LAUNCH_CONFIG
+    site_rules("")
+    assert "site.licence" not in RULES_BY_ID
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (SITE.replace("site.licence", "slurm.licence"), "begins with 'site.'"),
+        (SITE.replace("launch_config", "licence"), "class is 'licence'"),
+        ("[[rule", "no TOML"),
+    ],
+)
+def test_a_wrong_file_of_a_site_is_refused_and_changes_nothing(
+    site_rules: Callable[[str], None], text: str, why: str
+) -> None:
+    with pytest.raises(CatalogueError, match=re.escape(why)):
+        site_rules(text)
+    assert set(RULES_BY_ID) == {rule.id for rule in RULES}
