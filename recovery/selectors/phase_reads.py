@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from recovery.core.ledger import PhaseSpan, replay_phases
+from recovery.core.ledger import PhaseSpan, replay_phases, unseen_since
 from recovery.core.ledger.spans import to_datetime
 from recovery.core.types import Phase, SignalKind
-from recovery.models import Attempt, AttemptTrace, Sample, Signal
+from recovery.models import Attempt, AttemptTrace, BlindSpell, Sample, Signal
 
 SHOWN = 20
 MOST_MARKS = 5000  # newest samples and signals beyond the kept trace that are looked at
@@ -34,7 +34,7 @@ class Phases:
 
 
 def attempt_phases(attempt: Attempt, *, now: datetime) -> Phases:
-    """Three queries. Nothing where it has not started; only *unknown* where nobody ever read what it writes."""
+    """At most four queries. Nothing where it has not started; *unknown* where, or since, nobody could read it."""
     if attempt.started_at is None:
         return Phases()
     if attempt.read_at is None:
@@ -42,7 +42,14 @@ def attempt_phases(attempt: Attempt, *, now: datetime) -> Phases:
         return _counted((span,), now)
     marks = _marks(attempt)
     spans = replay_phases(attempt.pk, started_at=attempt.started_at, ended_at=attempt.ended_at, marks=marks)
+    if attempt.blind_reason:
+        spans = unseen_since(spans, _blind_at(attempt, attempt.started_at))
     return _counted(spans, now)
+
+
+def _blind_at(attempt: Attempt, started_at: datetime) -> datetime:
+    open_spell = BlindSpell.objects.filter(attempt=attempt, ended_at=None).values_list("started_at", flat=True).first()
+    return open_spell or attempt.last_progress_at or started_at
 
 
 def _marks(attempt: Attempt) -> set[tuple[datetime, SignalKind]]:

@@ -31,7 +31,7 @@ PAGES = [
     "/shell/",
     "/search/",
 ]
-POLICY_FORMS = ["/policies/edit/", "/policies/advanced/"]
+POLICY_FORMS = ["/policies/edit/", "/policies/advanced/", "/policies/log-pattern/"]
 # what changes something → the least role that may
 CHANGES = {
     "/recommendations/{recommendation}/approve/": "approver",
@@ -46,6 +46,7 @@ CHANGES = {
     "/clusters/{cluster}/arm/": "admin",
     "/policies/edit/": "admin",
     "/policies/advanced/": "admin",
+    "/policies/log-pattern/": "admin",
 }
 ROLES = ["viewer", "operator", "approver", "admin"]
 OPEN = {

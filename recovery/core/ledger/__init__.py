@@ -18,7 +18,7 @@ from recovery.core.ledger.history import (
 )
 from recovery.core.ledger.incidents import Cost, Gaps, IncidentAccount, gaps_of, incident_accounts
 from recovery.core.ledger.keep import extend_ledger, keep_ledger
-from recovery.core.ledger.replay import replay_phases
+from recovery.core.ledger.replay import replay_phases, unseen_since
 from recovery.core.ledger.summary import (
     Spread,
     Summary,
@@ -74,5 +74,6 @@ __all__ = [
     "summarise",
     "totals_by_window",
     "totals_of",
+    "unseen_since",
     "within",
 ]

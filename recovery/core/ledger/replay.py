@@ -6,6 +6,7 @@ A table holds the phase of now only; samples and signals hold all that led to it
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from recovery.core.ledger.history import PhaseSpan
@@ -34,6 +35,16 @@ def replay_phases(
     if ended_at is None or ended_at > since:
         spans.append(PhaseSpan(attempt=attempt, phase=phase, start=since, end=ended_at))
     return tuple(spans)
+
+
+def unseen_since(spans: tuple[PhaseSpan, ...], blind_at: datetime) -> tuple[PhaseSpan, ...]:
+    """The same of an attempt that can't be observed since `blind_at`: from there on its phase is unknown."""
+    if not spans or spans[-1].end is not None:
+        return spans
+    last = spans[-1]
+    since = max(blind_at, last.start)
+    seen = () if since == last.start else (replace(last, end=since),)
+    return (*spans[:-1], *seen, replace(last, phase=Phase.UNKNOWN, start=since))
 
 
 def _signal(kind: SignalKind) -> Signal:

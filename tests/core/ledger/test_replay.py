@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.core.ledger import replay_phases
+from recovery.core.ledger import replay_phases, unseen_since
 from recovery.core.phases import next_phase
 from recovery.core.types import Phase, Signal, SignalKind
 from tests.core.ledger.stories import at, minutes
@@ -64,3 +64,17 @@ def test_at_every_moment_the_phase_is_the_one_that_reading_the_log_gave(marks: l
             phase = next_phase(phase, Signal(kind=kind, file="", line=0, offset=0, text="", rule=""))
         (name,) = [name for name, start, end in spans if start <= minute and (end is None or minute < end)]
         assert name == phase
+
+
+def test_what_cannot_be_observed_is_in_no_known_phase_from_then_on() -> None:
+    spans = replay_phases(10, started_at=at(0), ended_at=None, marks=[(at(3), K.LOADED), (at(5), K.PROGRESS)])
+    assert [(s.phase, s.start, s.end) for s in unseen_since(spans, at(9))[-2:]] == [
+        (Phase.TRAINING, at(5), at(9)),
+        (Phase.UNKNOWN, at(9), None),
+    ]
+    assert [s.phase for s in unseen_since(spans, at(5))] == [Phase.STARTING, Phase.FIRST_STEP, Phase.UNKNOWN]
+
+
+def test_the_phases_of_an_attempt_that_ended_stay_as_they_were_read() -> None:
+    spans = replay_phases(10, started_at=at(0), ended_at=at(20), marks=[(at(5), K.PROGRESS)])
+    assert unseen_since(spans, at(9)) == spans
