@@ -206,6 +206,8 @@ def _stretches(figure: go.Figure, data: RunData, colour: dict[str, str], *, widt
             first = attempt.samples[0].at if attempt.samples else data.end
             _stretch(figure, data, (row.started_at, first), "start-up", colour["info-soft"], colour["muted"], width)
     for incident in data.incidents:
+        if incident.kind == FindingKind.UNDOING:
+            continue
         later = [a.attempt.submitted_at for a in data.attempts if a.attempt.submitted_at > incident.failed_at]
         until = min(later, default=incident.closed_at or data.end)
         fill = colour["critical-soft"]

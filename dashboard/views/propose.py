@@ -57,13 +57,14 @@ def undo(request: DeskRequest, pk: int) -> HttpResponse:
     reason = request.POST.get("why", "")
     try:
         client = client_of(action.incident.run.cluster)
-        service.undo(pk, reason=reason, actor=request.actor, client=client, now=request.now)
+        row = service.undo(pk, reason=reason, actor=request.actor, client=client, now=request.now)
     except Invalid as problem:
         text = " ".join(each.partition(": ")[2] or each for each in problem.errors)
         answer = Answer(tone="critical", text=text, status=422, typed=reason, undoes=pk)
     except OutOfDate as old:
         answer = Answer(tone="warning", text=str(old), status=409, typed=reason)
     else:
-        wake_incident(action.incident_id)
-        answer = Answer(tone="ok", text=MADE)
+        wake_incident(row.incident_id)
+        own = f" It is decided in case {row.incident_id}." if row.incident_id != action.incident_id else ""
+        answer = Answer(tone="ok", text=f"{MADE}{own}")
     return answered(request, action.incident_id, answer)

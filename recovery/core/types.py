@@ -105,6 +105,7 @@ class FindingKind(StrEnum):
     HANG = "hang"
     SLOWDOWN = "slowdown"
     LIMIT_NEAR = "limit_near"  # healthy, but its next checkpoint is due after its time limit
+    UNDOING = "undoing"  # no fault: a person undoes what was done in a case that is closed
 
     @property
     def is_stop(self) -> bool:
@@ -224,6 +225,7 @@ class Outcome(StrEnum):
     NO_CHECKPOINT = "no_checkpoint"  # it trains, and no next checkpoint came
     GAVE_UP = "gave_up"
     STOPPED_ON_PURPOSE = "stopped_on_purpose"
+    UNDONE = "undone"  # of a case of its own: what an earlier one did was undone
     FALSE_ALARM = "false_alarm"
 
 

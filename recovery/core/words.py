@@ -135,6 +135,7 @@ OUTCOME_WORDS: dict[Outcome, StateWords] = {
     ),
     Outcome.GAVE_UP: W("Gave up", "✕", "critical", "It was not brought back."),
     Outcome.STOPPED_ON_PURPOSE: W("Stopped on purpose", "⊘", "muted", "A person ended the job, or it was finished."),
+    Outcome.UNDONE: W("Undone", "↺", "muted", "What an earlier case did was undone."),
     Outcome.FALSE_ALARM: W("False alarm", "–", "muted", "There was no fault."),
 }
 
@@ -177,6 +178,7 @@ FINDING_WORDS: dict[FindingKind, StateWords] = {
     FindingKind.CRASH: W("Crash", "✕", "critical", "The attempt ended with a fault."),
     FindingKind.HANG: W("Hang", "■", "critical", "It is allocated and makes no progress."),
     FindingKind.SLOWDOWN: W("Slow", "◐", "warning", "It makes progress, clearly slower than before."),
+    FindingKind.UNDOING: W("Undoing", "↺", "muted", "No fault: a person undoes what was done in an earlier case."),
     FindingKind.LIMIT_NEAR: W("Limit near", "◷", "warning", "Its next checkpoint is due after its time limit."),
 }
 

@@ -23,10 +23,16 @@ from recovery.pipeline.subject import ended_by_us
 from recovery.pipeline.successor import follows
 from recovery.pipeline.transition import LostRace, advance, advance_action
 
-SEVERITY = {FindingKind.CRASH: 3, FindingKind.HANG: 2, FindingKind.SLOWDOWN: 1, FindingKind.LIMIT_NEAR: 1}
+SEVERITY = {
+    FindingKind.CRASH: 3,
+    FindingKind.HANG: 2,
+    FindingKind.SLOWDOWN: 1,
+    FindingKind.LIMIT_NEAR: 1,
+    FindingKind.UNDOING: 0,
+}
 VERB = {
     FindingKind.CRASH: "stopped", FindingKind.HANG: "hangs", FindingKind.SLOWDOWN: "runs slow",
-    FindingKind.LIMIT_NEAR: "nears its time limit",
+    FindingKind.LIMIT_NEAR: "nears its time limit", FindingKind.UNDOING: "is to be undone",
 }  # fmt: skip
 
 
@@ -65,7 +71,7 @@ def _during(
         return None  # it never ran: what became of the failed one is not told by it
     if follows(attempt, known) and known.acted_at is not None and _was_cancelled(worst, facts):
         return None  # verification notices: its run may be submitted anew
-    if follows(attempt, known):
+    if follows(attempt, known) and known.kind != FindingKind.UNDOING:
         return _follow_up(known, attempt, worst, facts, now=now)
     turned = turn_to(known, attempt, worst, headline=_headline(attempt, worst), now=now)
     if turned is None:
@@ -84,17 +90,17 @@ def _already_judged(attempt: Attempt, finding: Finding) -> bool:
     A slowdown is reported again only where the earlier one had passed; one that a person closed stays closed. A limit
     that is near is told again only after a newer checkpoint.
     """
-    closed = Incident.objects.filter(attempt=attempt).order_by("-detected_at").first()
+    closed = Incident.objects.filter(attempt=attempt, kind=finding.kind).order_by("-detected_at").first()
     if closed is None:
         return False
     if finding.kind is FindingKind.CRASH:
-        return closed.kind == FindingKind.CRASH
+        return True
     if finding.kind is FindingKind.LIMIT_NEAR:
         saved = finding.evidence[0].at
-        return closed.kind == FindingKind.LIMIT_NEAR and (saved is None or saved < (closed.closed_at or saved))
+        return saved is None or saved < (closed.closed_at or saved)
     if finding.kind is FindingKind.SLOWDOWN:
-        return closed.kind == FindingKind.SLOWDOWN and closed.outcome != Outcome.RECOVERED
-    return closed.kind == finding.kind and closed.failed_step == attempt.last_step
+        return closed.outcome != Outcome.RECOVERED
+    return closed.failed_step == attempt.last_step
 
 
 def _headline(attempt: Attempt, finding: Finding) -> str:

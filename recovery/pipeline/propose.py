@@ -25,6 +25,7 @@ from recovery.pipeline.proposals import Asked, build, resuming
 from recovery.pipeline.recommend import store_recommendation
 from recovery.pipeline.subject import MARK, newest_execution, subject_of
 from recovery.pipeline.transition import LostRace, advance
+from recovery.pipeline.undoing import case_for_undo
 from recovery.pipeline.veto import LEFT_FOR_UNDO
 from recovery.selectors import current_policy
 from recovery.slurm.base import Operation, SlurmClient, SlurmError
@@ -75,15 +76,24 @@ def propose(
 
 
 def undo(action_id: int, *, reason: str, actor: Actor, client: SlurmClient, now: datetime) -> Recommendation:
-    """Propose the reverse of an action. Raises as `propose` does, and Action.DoesNotExist."""
+    """Propose the reverse of an action; after its case was closed, on the run's open case or one of its own.
+
+    Raises as `propose` does, and Action.DoesNotExist.
+    """
     require(actor, Permission.OPERATE)
-    action = Action.objects.select_related("incident").get(pk=action_id)
-    incident = _open_case(action.incident_id, reason, now=now)
+    action = Action.objects.select_related("incident__run").get(pk=action_id)
+    if not reason.strip():
+        raise Invalid(["reason: give one, it stands in the audit trail."])
     found = undoing(action, now=now)
     if found is None:
         raise Invalid([f"action: it can't be undone (any more). {RULES[ActionKind(action.kind)].undo}"])
-    _alone(incident, found, newest_execution(incident).job)
-    return _store(incident, found, (), reason=reason, actor=actor, client=client, now=now)
+    with transaction.atomic():
+        pk = action.incident_id
+        if action.incident.state == S.CLOSED:
+            pk = case_for_undo(action.incident, reason=f"{found.headline} {reason.strip()}", actor=actor, now=now).pk
+        incident = _open_case(pk, reason, now=now)
+        _alone(incident, found, newest_execution(incident).job)
+        return _store(incident, found, (), reason=reason, actor=actor, client=client, now=now)
 
 
 def _alone(incident: Incident, found: Instead, job: Job) -> None:
@@ -105,13 +115,14 @@ def undoing(action: Action, *, now: datetime) -> Instead | None:
 
 def undoable(incident: Incident, actions: Iterable[Action], *, now: datetime) -> list[Action]:
     """Those of the case's actions whose reverse can be proposed now."""
-    if incident.state not in PROPOSABLE:
+    if incident.state not in PROPOSABLE | {S.CLOSED}:
         return []
     return [action for action in actions if undoing(action, now=now) is not None]
 
 
 def is_undone(action: Action) -> bool:
-    done = Action.objects.filter(incident=action.incident_id, pk__gt=action.pk, state=ActionState.CONVERGED)
+    later = Action.objects.filter(incident__run=action.incident.run_id, pk__gt=action.pk)
+    done = later.filter(state=ActionState.CONVERGED)
     return any(parameters.get("undoes") == action.pk for parameters in done.values_list("parameters", flat=True))
 
 

@@ -25,6 +25,7 @@ from recovery.pipeline.others import why_anew
 from recovery.pipeline.recommend import recommend_incident
 from recovery.pipeline.successor import successor
 from recovery.pipeline.transition import advance
+from recovery.pipeline.undoing import end_undoing
 from recovery.pipeline.verify import close_slowdown, verify_incident, watch_danger
 from recovery.pipeline.veto import moved_since
 from recovery.pipeline.watch import batches_of, watch_attempts, watch_cluster
@@ -102,7 +103,10 @@ def _step(incident: Incident, *, client: SlurmClient, clock: Clock) -> datetime 
     """One step of one case. A time: look again then; None: at its usual rhythm, or at once where the state changed."""
     now = clock()
     state = IncidentState(incident.state)
-    if state in BEFORE_DECISION and _moves_again(incident, incident.attempt):
+    if incident.kind == FindingKind.UNDOING and state not in (IncidentState.ACTING, IncidentState.AWAITING_DECISION):
+        if state is not IncidentState.NEEDS_PERSON:
+            end_undoing(incident, now=now)
+    elif state in BEFORE_DECISION and _moves_again(incident, incident.attempt):
         why = f"The job moves again: step {steps(incident.attempt.last_step)} was seen."
         decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)
     elif state is IncidentState.DETECTED:
@@ -153,7 +157,10 @@ def _after_diagnosis(incident: Incident, *, client: SlurmClient, now: datetime) 
 def _watch(incident: Incident, *, now: datetime) -> None:
     """A case on which we do nothing now: has the job come back, moved on, or changed what we believe?"""
     attempt = incident.attempt
-    runs = incident.kind == FindingKind.LIMIT_NEAR  # nothing takes the place of what has not stopped
+    runs = incident.kind in (
+        FindingKind.LIMIT_NEAR,
+        FindingKind.UNDOING,
+    )  # nothing takes the place of what has not stopped
     follower, recommendation = None if runs else successor(incident), _current(incident)
     asked = incident.state == IncidentState.AWAITING_DECISION and recommendation.proposed_by != ""
     anew = "" if attempt.job.cluster.is_stale(now) else why_anew(incident, recommendation)

@@ -34,6 +34,8 @@ def judge(facts: AttemptFacts, finding: Finding, clues: Clues) -> Verdict:
     match finding.kind:
         case FindingKind.SLOWDOWN:
             return _slow(finding)
+        case FindingKind.UNDOING:
+            return Verdict(failure_class=C.NOT_A_FAILURE, restart=Restart.NO, reason=finding.reason)
         case FindingKind.LIMIT_NEAR:
             return Verdict(failure_class=C.WALLTIME, restart=Restart.NO, confidence=0.8, reason=finding.reason)
         case FindingKind.HANG:
