@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Incident, LogFile
@@ -213,11 +213,14 @@ def _folder_is_quiet(attempt: Attempt, *, now: datetime) -> bool:
 
 
 def _look_at_checkpoints(attempt: Attempt, *, now: datetime) -> None:
-    """As the run's newest attempt, and no other."""
+    """As the run's newest attempt that is still looked at, and no other: two looks must lie apart to prove anything.
+
+    Components of a job and tasks of an array start in the same second.
+    """
     if attempt.started_at is None:
         return
-    later = Attempt.objects.filter(job__run_id=attempt.job.run_id, started_at__gt=attempt.started_at)
-    if not later.exists():
+    later = Q(started_at__gt=attempt.started_at) | Q(started_at=attempt.started_at, pk__gt=attempt.pk)
+    if not Attempt.objects.filter(later, job__run_id=attempt.job.run_id, closed_at=None).exists():
         look_at_checkpoints(attempt, now=now)
 
 

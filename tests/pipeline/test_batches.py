@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
+from pytest_django.fixtures import Settings
 
 from benchmarks.fleet import Fleet, allowed
 from recovery import tasks
+from recovery.core.types import CheckpointState
 from recovery.models import Attempt, Checkpoint, Event, LogFile, Sample
 from recovery.models.leased import POISONED
 from recovery.pipeline import ingest, reconcile, watch
 from recovery.pipeline.glance import quiet_attempts
 from recovery.pipeline.reading import Reading, read_attempt
 from recovery.pipeline.samples import store_samples
+from tests.factories import ago, make_attempt, make_job, make_run
+from tests.pipeline.fake_slurm import FakeSlurm
+from tests.sources.trainer_folders import huggingface
 
 MANY, FEW = 100, 10
 
@@ -211,3 +216,19 @@ def test_the_tick_sends_a_message_for_a_hundred_attempts(fleet: Fleet, monkeypat
     keys = list(Attempt.objects.order_by("next_look_at").values_list("pk", flat=True))
     assert [len(batch) for batch in sent] == [2, 2, 1]
     assert sorted(key for batch in sent for key in batch) == sorted(keys)
+
+
+def test_of_jobs_of_a_run_that_started_together_one_looks_at_its_folder(tmp_path: Path, settings: Settings) -> None:
+    settings.CHECKPOINT_ROOTS = [str(tmp_path)]
+    run, started = make_run(checkpoint_dir=str(tmp_path)), ago(60)
+    rows = [make_attempt(job=make_job(run=run), started_at=started, next_look_at=ago(1)) for _ in range(2)]
+    huggingface(tmp_path, 100)
+    keys = [row.pk for row in rows]
+
+    def look(at: datetime) -> str:
+        watch.watch_attempts(keys, client_for=lambda _: FakeSlurm(), clock=lambda: at)
+        return Checkpoint.objects.get().state
+
+    assert look(ago(0)) == CheckpointState.ANNOUNCED
+    Attempt.objects.filter(pk=keys[1]).update(closed_at=ago(0), next_look_at=None)  # the other one goes on
+    assert look(ago(-30)) == CheckpointState.COMPLETE
