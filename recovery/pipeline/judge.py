@@ -6,16 +6,18 @@ attempt or its job, the next look sees that it must judge again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from django.conf import settings
 
 from recovery.core.detectors import detect
 from recovery.core.diagnose.exits import HELD
-from recovery.core.quiet import Pace, after, after_reports, how_long
-from recovery.core.types import JobState, SignalKind
+from recovery.core.lifecycle import IncidentState
+from recovery.core.quiet import ANY, Pace, Quiet, after, after_reports, how_long
+from recovery.core.types import AttemptFacts, Finding, FindingKind, JobState, SignalKind
 from recovery.models import Attempt, Incident
 from recovery.pipeline.detect import detect_attempt, is_training
 from recovery.pipeline.facts import brief_facts, limits, near_limit, newest_samples, with_rhythm
@@ -26,6 +28,8 @@ RESTS_ON = (
     "state", "seen_at", "job__record_key", "job__vanished_at", "blind_reason", "phase", "phase_since", "last_step",
     "last_progress_at", "restored_at",
 )  # fmt: skip
+STANDING = timedelta(minutes=1)  # a finding that was dealt with is judged anew so often
+STANDING_REPORTS = 20  # … or after so many more reports of a slow attempt
 GO_BACK = frozenset({SignalKind.LOADED, SignalKind.FRESH_START})
 
 
@@ -82,6 +86,23 @@ def _allows(attempt: Attempt, reading: Reading) -> bool:
     return True
 
 
+def _has_open_case(attempt: Attempt) -> bool:
+    return Incident.objects.filter(run=attempt.job.run_id).exclude(state=IncidentState.CLOSED).exists()
+
+
+def _while_it_stands(found: Sequence[Finding], facts: AttemptFacts, quiet: Quiet) -> Quiet:
+    """How long a judgement holds whose findings were dealt with before, in a case that is closed.
+
+    Progress, another state and silence show as ever. More slow reports say nothing new of a slowdown.
+    """
+    until = facts.now + STANDING
+    pace = None
+    if all(finding.kind is FindingKind.SLOWDOWN for finding in found) and facts.samples:
+        last = facts.samples[-1]
+        pace = Pace(measure="any", rank=last.rank, step=last.step, at=last.at, below=ANY, slow=0, left=STANDING_REPORTS)
+    return replace(quiet, until=min(quiet.until, until) if quiet.until > facts.now else until, pace=pace)
+
+
 def judge(attempt: Attempt, blind_until: datetime | None, *, site: str, now: datetime) -> Incident | None:
     """Judge `attempt` by all that is known. Returns its open incident where a fault was found.
 
@@ -98,9 +119,13 @@ def judge(attempt: Attempt, blind_until: datetime | None, *, site: str, now: dat
     facts = brief_facts(attempt, now=now, samples=newest_samples(attempt) if running else ())
     if running and near_limit(facts, limits()):
         facts = with_rhythm(facts, attempt.job.run_id)
-    if (running or attempt.state_reason in HELD) and detect(facts, limits()):
-        return detect_attempt(attempt, now=now)
+    found = detect(facts, limits()) if running or attempt.state_reason in HELD else []
+    incident = detect_attempt(attempt, now=now) if found else None
+    if incident is not None or (found and _has_open_case(attempt)):
+        return incident
     quiet = how_long(facts, limits(), trains=trains)
+    if found:
+        quiet = _while_it_stands(found, facts, quiet)
     attempt.quiet_until = quiet.until if blind_until is None else min(quiet.until, blind_until)
     attempt.quiet_of = _digest(attempt, site)
     attempt.pace = quiet.pace.as_json() if quiet.pace is not None else {}

@@ -81,7 +81,7 @@ def test_what_a_glance_fetches_of_a_run_does_not_grow_with_its_past() -> None:
 def rows_of_a_glance(run: Run) -> int:
     from recovery.pipeline import ledger_glance as module  # noqa: PLC0415 - its parts are watched
 
-    rows = []
+    rows: list[Any] = []
     with (
         patch.object(module, "_living", _counted(module._living, rows)),
         patch.object(module, "_over", _counted(module._over, rows)),

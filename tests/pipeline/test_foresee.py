@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
+from django.db.models.signals import post_init
 from pytest_django.fixtures import Settings
 
 from recovery.core.types import CheckpointState, JobState
@@ -166,7 +167,7 @@ def test_free_space_is_asked_for_every_five_minutes_and_every_minute_where_it_is
 
 
 def test_a_look_reads_a_bounded_number_of_checkpoints_and_still_sees_what_went_and_what_came_back(
-    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attempt: Attempt, tmp_path: Path
 ) -> None:
     now = attempt.seen_at
     for step in range(3):
@@ -178,14 +179,16 @@ def test_a_look_reads_a_bounded_number_of_checkpoints_and_still_sees_what_went_a
     look(attempt, now + timedelta(minutes=1), times=1)
     assert {row.state for row in Checkpoint.objects.filter(step__gte=1000)} == {"missing"}
     assert {row.state for row in Checkpoint.objects.filter(step__in=(100, 101, 102))} == {"complete"}
-    loaded, inner = [], Checkpoint.from_db.__func__
+    loaded: list[Checkpoint] = []
 
-    def from_db(cls: type[Checkpoint], *row: object) -> Checkpoint:
-        loaded.append(1)
-        return inner(cls, *row)
+    def count(instance: Checkpoint, **_: object) -> None:
+        loaded.append(instance)
 
-    monkeypatch.setattr(Checkpoint, "from_db", classmethod(from_db))
-    look(attempt, now + timedelta(minutes=2), times=1)
+    post_init.connect(count, sender=Checkpoint)
+    try:
+        look(attempt, now + timedelta(minutes=2), times=1)
+    finally:
+        post_init.disconnect(count, sender=Checkpoint)
     assert len(loaded) == 3
     huggingface(tmp_path, 1001)
     look(attempt, now + timedelta(minutes=3))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from recovery.core.types import CheckpointState, SignalKind
-from recovery.models import Attempt, Checkpoint, Sample, Signal
-from recovery.pipeline import watch
+from recovery.core.lifecycle import IncidentState
+from recovery.core.types import CheckpointState, Finding, FindingKind, SignalKind
+from recovery.models import Attempt, Checkpoint, Incident, Sample, Signal
+from recovery.pipeline import judge, watch
 from recovery.pipeline.facts import SIGNALS, attempt_facts
 from recovery.pipeline.look_at_checkpoints import LOOK_AGAIN
+from tests.factories import make_incident
 from tests.pipeline.conftest import Desk
 
 
@@ -80,3 +83,29 @@ def test_a_flood_of_failure_lines_hides_neither_the_first_nor_the_newest_signals
     signals = attempt_facts(attempt, now=desk.now).signals
     assert signals[0].line == 0
     assert signals[-1].kind is SignalKind.LOADED
+
+
+@pytest.mark.parametrize(("kind", "reports"), [(FindingKind.SLOWDOWN, True), (FindingKind.HANG, False)])
+def test_what_was_dealt_with_in_a_closed_case_is_judged_once_a_minute(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, kind: FindingKind, reports: bool
+) -> None:
+    desk.run_with_checkpoint()
+    desk.tick(times=3)
+    stands = Finding(kind=kind, since=desk.now, reason="As before.", confidence=1.0)
+    judged: list[int] = []
+    monkeypatch.setattr(judge, "detect", lambda facts, limits: [stands])
+    monkeypatch.setattr(judge, "detect_attempt", lambda attempt, now: judged.append(attempt.pk))
+    Attempt.objects.update(quiet_until=None)
+    for number in range(60):
+        if reports and number % 5 == 0:
+            desk.step(20 + number)
+        look(desk)
+    assert 2 <= len(judged) <= 4  # in two minutes
+    desk.tick()
+    judged.clear()
+    make_incident(attempt=desk.attempt, state=IncidentState.WATCHING)
+    Attempt.objects.update(quiet_until=None)
+    look(desk)
+    look(desk)
+    assert len(judged) == 2
+    assert Incident.objects.count() == 1
