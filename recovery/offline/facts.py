@@ -42,7 +42,7 @@ def facts_of(job: OfflineJob, files: Sequence[Path], limits: Limits) -> AttemptF
         step_exit_codes=job.step_exit_codes,
         nodes=job.nodes or _named_nodes(job, signals),
         started_at=clock.started - (timedelta(0) if job.start else BEFORE_FIRST_LINE),
-        ended_at=clock.now if job.state.is_terminal else None,
+        ended_at=clock.ended if job.state.is_terminal else None,
         time_limit_s=job.time_limit_s,
         cancelled_by=job.cancelled_by,
         requeued_by_slurm=job.requeued,
@@ -72,6 +72,7 @@ class _Clock:
     """When the job began, when it is looked at, and when each line was written as far as can be told."""
 
     started: datetime
+    ended: datetime  # if it has: what was noted of its nodes later tells nothing of it
     now: datetime
     times: dict[tuple[str, int], datetime]
     blind: str
@@ -86,8 +87,9 @@ def _clock(job: OfflineJob, reading: Reading, limits: Limits) -> _Clock:
         times = _times_by_step(reports, started + timedelta(seconds=limits.first_step_s))
         if not times and job.state is JobState.RUNNING:
             blind = "No line of the log carries a time, so silence can't be told."
-    asked = started + timedelta(seconds=job.elapsed_s or 0)
-    return _Clock(started=started, now=max([asked, *events, *filter(None, [reading.last])]), times=times, blind=blind)
+    asked = max(filter(None, [started + timedelta(seconds=job.elapsed_s or 0), reading.last]))
+    now = max(asked, *events) if events else asked
+    return _Clock(started=started, ended=asked if job.elapsed_s else now, now=now, times=times, blind=blind)
 
 
 def _times_by_step(steps: Sequence[Signal], first: datetime) -> dict[tuple[str, int], datetime]:

@@ -20,13 +20,17 @@ AFTER_END = timedelta(minutes=5)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Clue:
-    """One thing that speaks of a failure. `exact`: its time is its own, not that of the line before it."""
+    """One thing that speaks of a failure. `exact`: its time is its own, not that of the line before it.
+
+    `until`: a job says nothing after its end. None where the end, or who said it, gives no such bound.
+    """
 
     rule: Rule
     evidence: Evidence
     at: datetime | None
     exact: bool
     nodes: tuple[str, ...]  # of the attempt; empty where the clue can't be placed
+    until: datetime | None = None
 
     @property
     def source(self) -> str:
@@ -58,7 +62,7 @@ def gather(facts: AttemptFacts) -> Clues:
     failures = [s for s in facts.signals if s.kind is SignalKind.FAILURE and s.rule in RULES_BY_ID]
     life = Life(facts)
     lasting = [s for s in failures if not life.went_on_after(s)]
-    clues = [*_from_log(lasting, facts.signals, places), *_from_nodes(facts, places)]
+    clues = [*_from_log(lasting, facts, places), *_from_nodes(facts, places)]
     by_role = {role: tuple(c for c in clues if c.rule.role is role) for role in Role}
     return Clues(
         causes=by_role[Role.CAUSE],
@@ -71,8 +75,8 @@ def gather(facts: AttemptFacts) -> Clues:
 # --- the job's log ----------------------------------------------------------------------------------------------------
 
 
-def _from_log(lasting: Sequence[Signal], signals: Sequence[Signal], places: Places) -> Iterable[Clue]:
-    times = _times(signals)
+def _from_log(lasting: Sequence[Signal], facts: AttemptFacts, places: Places) -> Iterable[Clue]:
+    times = _times(facts.signals)
     seen: set[tuple[str, int]] = set()
     for signal in sorted(lasting, key=lambda s: (s.file, s.line)):
         if (signal.file, signal.line) in seen:
@@ -93,7 +97,7 @@ def _from_log(lasting: Sequence[Signal], signals: Sequence[Signal], places: Plac
             rank=signal.rank,
             node=nodes[0] if len(nodes) == 1 else "",
         )
-        yield Clue(rule=rule, evidence=evidence, at=at, exact=exact, nodes=nodes)
+        yield Clue(rule=rule, evidence=evidence, at=at, exact=exact, nodes=nodes, until=facts.ended_at)
 
 
 def _times(signals: Sequence[Signal]) -> dict[tuple[str, int], tuple[datetime | None, bool]]:
@@ -179,6 +183,10 @@ def _without_hearsay(causes: Sequence[Clue]) -> Sequence[Clue]:
 
 def _earlier(best: First, other: Clue) -> First:
     one = best.clue
+    if _over_before(one, other):
+        return best
+    if _over_before(other, one):
+        return First(clue=other, doubt=best.doubt)
     if one.at is not None and other.at is not None:
         gap = other.at - one.at
         if (one.exact and other.exact and abs(gap) > SAME_MOMENT) or _surely_later(one, other, gap):
@@ -187,6 +195,11 @@ def _earlier(best: First, other: Clue) -> First:
     winner, loser = (one, other) if one.rule.confidence >= other.rule.confidence else (other, one)
     doubt = best.doubt or ("" if same else f"which came first, {winner.rule.id} or {loser.rule.id}, is not certain")
     return First(clue=winner, doubt=doubt)
+
+
+def _over_before(one: Clue, other: Clue) -> bool:
+    """What came when the job was over can't have caused what the job said, whatever time its lines carry."""
+    return other.exact and other.at is not None and one.until is not None and other.at - one.until > SAME_MOMENT
 
 
 def _surely_later(one: Clue, other: Clue, gap: timedelta) -> bool:

@@ -43,7 +43,14 @@ def _log(facts: AttemptFacts, clues: Clues) -> str:
     if clues.overcome:
         parts.append(f"{clues.overcome} of them followed by further training and not counted")
     parts.append(f"last step {steps(facts.last_step)}" if facts.last_step is not None else "no step reported")
-    return ", ".join(parts)
+    return ", ".join([*parts, *_sources(facts)])
+
+
+def _sources(facts: AttemptFacts) -> list[str]:
+    """Whose word it is: how many files, and how many ranks are named in what they say."""
+    files = len({s.file for s in facts.signals})
+    ranks = len({s.rank for s in facts.signals if s.rank is not None})
+    return [f"{files} files"] * (files > 1) + [f"{_count(ranks, 'rank')} named"] * (ranks > 0)
 
 
 def _nodes(facts: AttemptFacts) -> str:

@@ -452,3 +452,22 @@ def test_an_error_aside_yields_to_any_other_cause(heading: str) -> None:
     aside = [heading, *traceback("ValueError: I/O operation on closed file.")]
     assert verdict(ended(signals=read([*aside, *traceback(OOM)]))).failure_class is C.GPU_OOM
     assert verdict(ended(signals=read(aside))).failure_class is C.USER_CODE
+
+
+# --- after the end ----------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_lost_after_the_end_did_not_cause_what_the_job_said() -> None:
+    facts = ended(signals=read(traceback("KeyError: 'a'", rank=3)))
+    assert facts.ended_at is not None
+    late = (facts.ended_at - at(0)).total_seconds() + 120
+    got = verdict(replace(facts, node_events=(event("gpu-02", "Not responding", late),)))
+    assert said(got)[:3] == (C.USER_CODE, Restart.AFTER_CHANGE, Exclude.NONE)
+
+
+def test_a_node_that_is_lost_after_the_end_explains_what_the_job_only_suffered() -> None:
+    facts = ended(samples=samples(20), signals=read([REMOTE]))
+    assert facts.ended_at is not None
+    late = (facts.ended_at - at(0)).total_seconds() + 120
+    got = verdict(replace(facts, node_events=(event("gpu-02", "Not responding", late),)))
+    assert said(got) == (C.NODE_FAULT, Restart.YES, Exclude.NODES, ("gpu-02",))

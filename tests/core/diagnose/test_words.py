@@ -97,3 +97,8 @@ def test_coverage_says_what_was_not_seen() -> None:
         verdict(checkpoints=checkpoints(torn=(9,))).coverage["checkpoints"] == "none is complete, 1 more not complete"
     )
     assert "signal 11" in verdict(exit_signal=11).coverage["scheduler"]
+
+
+def test_coverage_says_how_many_ranks_spoke() -> None:
+    got = verdict(signals=read([*traceback("KeyError: 'a'", rank=3), *traceback("KeyError: 'a'", rank=7)]))
+    assert got.coverage["job log"].endswith("no step reported, 2 ranks named")
