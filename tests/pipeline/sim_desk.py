@@ -14,7 +14,15 @@ from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Cluster, Incident, PolicyVersion, Recommendation
 from recovery.pipeline import decide, reconcile
 from recovery.slurm.base import SlurmClient
-from recovery.slurm.simulator import ClusterSpec, Fault, JobSpec, SimulatedCluster, SimulatorClient, make_nodes
+from recovery.slurm.simulator import (
+    ClusterSpec,
+    Fault,
+    JobSpec,
+    PartitionSpec,
+    SimulatedCluster,
+    SimulatorClient,
+    make_nodes,
+)
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -32,12 +40,12 @@ def make_policy(*rules: dict[str, object]) -> PolicyVersion:
 class SimDesk:
     """The pipeline on a simulated cluster of six nodes; the test moves the clock."""
 
-    def __init__(self, folder: Path, *, now: datetime = START) -> None:
+    def __init__(self, folder: Path, *, now: datetime = START, partitions: tuple[PartitionSpec, ...] = ()) -> None:
         self.now = now
         self.world = SimulatedCluster(folder, clock=lambda: self.now)
         self.client: SlurmClient = SimulatorClient(folder, clock=lambda: self.now)
         if not Cluster.objects.exists():
-            self.world.create(ClusterSpec(seed=7, nodes=make_nodes(6)))
+            self.world.create(ClusterSpec(seed=7, nodes=make_nodes(6), partitions=partitions))
             Cluster.objects.create(name="sim", backend="simulator", poll_interval_s=2, next_look_at=self.now)
 
     def submit(self, *faults: Fault, **fields: object) -> str:
