@@ -22,7 +22,7 @@ from recovery.core.types import (
     Proposal,
     Restart,
 )
-from recovery.models import Attempt, Incident, Recommendation
+from recovery.models import Attempt, Incident, Job, Recommendation
 from recovery.pipeline.calls import Target, command, preview
 from recovery.pipeline.facts import attempt_facts, current_rules, past_failures
 from recovery.pipeline.job_facts import facts_of_job
@@ -35,6 +35,7 @@ from recovery.slurm.base import SlurmClient
 
 # What is done to the job where it stands now, whatever execution of it failed.
 ON_NEWEST = frozenset({ActionKind.RELEASE, ActionKind.HOLD})
+REQUEUES = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER})
 
 
 def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime) -> Recommendation:
@@ -47,6 +48,7 @@ def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime
     job = incident.attempt.job
     if other := in_the_way(proposal.action, job, in_picture(incident, job), incident):
         proposal = left_alone(proposal, why=other.why, job_id=other.job_id)
+    proposal = _as_a_whole(proposal, job)
     if proposal.action in ON_NEWEST:
         newest = newest_execution(incident)
         proposal = replace(proposal, parameters={**proposal.parameters, "attempt": newest.pk})
@@ -57,6 +59,24 @@ def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime
             recommended_at=incident.recommended_at or now, expected_step=proposal.restore_step,
         )  # fmt: skip
     return row
+
+
+def _as_a_whole(proposal: Proposal, job: Job) -> Proposal:
+    """Slurm requeues a heterogeneous job as a whole, by its first component; an exclusion is of one component only."""
+    lead, _, offset = job.job_id.partition("+")
+    if offset in ("", "0") or proposal.action not in REQUEUES:
+        return proposal
+    proposal = replace(proposal, exclude_nodes=())
+    first = Attempt.objects.filter(job__run=job.run_id, job__job_id=f"{lead}+0").order_by("-job", "-number").first()
+    if first is None:
+        whole = f"Do nothing: Slurm requeues a heterogeneous job as a whole, and {lead}+0 is of another run."
+        return replace(proposal, action=ActionKind.NOTHING, headline=whole, parameters={})
+    older = proposal.action is ActionKind.RESTORE_OLDER
+    return replace(
+        proposal, action=proposal.action if older else ActionKind.REQUEUE,
+        parameters={**proposal.parameters, "attempt": first.pk},
+        reasons=(*proposal.reasons, f"All components are requeued with the first one, {lead}+0; no node is excluded."),
+    )  # fmt: skip
 
 
 def supersede(incident: Incident, *, why: str, now: datetime) -> None:

@@ -13,7 +13,7 @@ from recovery.models import Action, PolicyVersion
 from recovery.pipeline import decide
 from recovery.pipeline.by_hand import Invalid
 from tests.pipeline.cases import Case
-from tests.pipeline.conftest import Desk
+from tests.pipeline.conftest import ECC, Desk
 
 Policy = Callable[..., PolicyVersion]
 
@@ -134,3 +134,21 @@ def test_a_job_of_another_user_or_run_does_not_stand_in_the_way(case: Case) -> N
     case.desk.tick(times=3)
     case.approve()
     assert case.settle().state == ActionState.CONVERGED
+
+
+def test_the_second_component_of_a_heterogeneous_job_is_requeued_by_the_first(desk: Desk, policy: Policy) -> None:
+    policy(gpu_hardware="approve")
+    desk.submit("1+0", stdout=str(desk.folder / "first.out"))
+    desk.submit("1+1")
+    desk.tick()
+    desk.slurm.start("1+0", nodes=("n3",))
+    desk.start("1+1", nodes=("n1", "n2"))
+    desk.tick()
+    desk.train(1, 3)
+    desk.say(ECC)
+    desk.slurm.end("1+1")
+    desk.slurm.end("1+0", JobState.COMPLETED, 0, "")
+    desk.tick(times=3)
+    row = desk.recommendation
+    assert (row.action, row.exclude_nodes) == (ActionKind.REQUEUE, [])
+    assert row.operations[0] == "fake requeue 1+0"
