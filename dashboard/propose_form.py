@@ -29,6 +29,7 @@ class ProposeForm(forms.Form):
     node = forms.ChoiceField(required=False)
     step = forms.TypedChoiceField(required=False, coerce=int, empty_value=None)
     hours = forms.FloatField(required=False, min_value=0.02, max_value=8700)
+    limit_hours = forms.FloatField(required=False, min_value=0.02, max_value=8700)
     environment = forms.CharField(required=False, max_length=5000, widget=forms.Textarea(attrs={"rows": 2}))
     why = forms.CharField(
         max_length=280,
@@ -74,8 +75,10 @@ class ProposeForm(forms.Form):
             return {"node": data["node"]}
         if kind is ActionKind.RESTORE_OLDER:
             return {"step": data["step"]}
-        if kind is ActionKind.RESUBMIT and data["environment"]:
-            return {"environment": data["environment"]}
+        if kind is ActionKind.RESUBMIT:
+            hours = data["limit_hours"]
+            changes = {"time_limit_s": hours * 3600 if hours else None, "environment": data["environment"]}
+            return {name: value for name, value in changes.items() if value}
         return {}
 
     def nodes(self) -> list[str]:

@@ -9,6 +9,7 @@ from dashboard.page import DeskRequest, page
 from dashboard.propose_form import ProposeForm
 from dashboard.views.decide import Answer, answered
 from recovery.access import Permission
+from recovery.core.types import ActionKind
 from recovery.models import Action, Incident
 from recovery.pipeline import propose as service
 from recovery.pipeline.by_hand import Invalid
@@ -17,6 +18,7 @@ from recovery.pipeline.subject import newest_execution
 from recovery.tasks import client_of, wake_incident
 
 MADE = "Proposed. It is shown here exactly as it would be done, and waits for a decision."
+LEFT_ALONE = "Recorded. Nothing is done to the job, and nobody has to decide; it is watched."
 
 
 @require_POST
@@ -42,7 +44,8 @@ def propose(request: DeskRequest, pk: int) -> HttpResponse:
             form.add_error(None, str(old))
         else:
             wake_incident(pk)
-            return answered(request, pk, Answer(tone="ok", text=MADE))
+            made = LEFT_ALONE if form.kind is ActionKind.NOTHING else MADE
+            return answered(request, pk, Answer(tone="ok", text=made))
     answer = Answer(tone="critical", text="Nothing was proposed.", status=422, form="propose")
     return answered(request, pk, answer, propose_form=form)
 

@@ -5,7 +5,7 @@ from django.test import Client
 
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, JobState
-from recovery.models import Attempt, Incident, Job, Node, Recommendation
+from recovery.models import Attempt, BatchScript, Incident, Job, Node, Recommendation
 from tests.dashboard.conftest import HTMX, Question, text_of
 from tests.factories import ago, make_action, make_incident, make_recommendation
 
@@ -126,3 +126,20 @@ def test_what_came_to_nothing_is_told_beside_the_next_question(as_operator: Clie
     make_recommendation(incident=question.incident)
     box = text_of(as_operator.get(question.page))
     assert "Tried before: resume gpu-02. Nothing was done: gpu-02 was not seen in health for 1 min yet." in box
+
+
+def test_a_resubmission_takes_a_time_limit_and_variables(as_operator: Client, question: Question) -> None:
+    BatchScript.objects.create(job=question.incident.attempt.job, text="#!/bin/bash\nsrun train\n", fetched_at=ago(60))
+    status, box = press(as_operator, question, action="resubmit", limit_hours="2", environment="NCCL_DEBUG=INFO")
+    assert status == 200, box
+    row = Recommendation.objects.get(superseded_at=None)
+    assert row.parameters["time_limit_s"] == 7200
+    assert row.parameters["environment"] == {"NCCL_DEBUG": "INFO"}
+
+
+def test_leaving_the_job_alone_asks_nobody(as_operator: Client, question: Question) -> None:
+    status, box = press(as_operator, question, action="nothing")
+    assert status == 200
+    assert "nobody has to decide" in box
+    assert "waits for a decision" not in box
+    assert question.state == "watching"
