@@ -214,17 +214,20 @@ def _again(rows: Iterable[Row], days: int, **changes: Any) -> list[Row]:
 
 # --- changes ---------------------------------------------------------------------------------------------------------
 def _changes() -> dict[str, float]:
-    """What a look costs where nothing has changed, and where the running attempt has saved another checkpoint."""
+    """What a look costs where nothing has changed, and where the running attempt has saved another checkpoint.
+
+    The looks lie far enough apart that what was saved is not put off.
+    """
     run = Run.objects.order_by("pk")[0]
     later = itertools.count(1)
 
     def watch() -> None:
-        account.watch_ledger(run.pk, clock=lambda: NOW + timedelta(minutes=next(later)))
+        account.watch_ledger(run.pk, clock=lambda: NOW + next(later) * account.AT_WORK_EVERY)
 
     def save() -> None:
         newest = Checkpoint.objects.filter(run=run).order_by("-step")[0]
         newest.pk, newest.step, newest.path = None, newest.step + 1, f"{newest.path}+"
-        newest.completed_at = NOW + timedelta(minutes=next(later))
+        newest.completed_at = NOW + next(later) * account.AT_WORK_EVERY
         newest.save(force_insert=True)
 
     watch()

@@ -15,7 +15,7 @@ from django.utils import timezone
 from recovery.core.ledger import Ledger
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import JobState, Outcome, Phase
-from recovery.models import Attempt, Checkpoint, Incident, Run, RunLedger
+from recovery.models import Attempt, Checkpoint, Incident, LedgerEntry, Run, RunLedger
 from recovery.pipeline import account
 from recovery.pipeline.ledger_glance import glimpse
 from recovery.selectors.ledger_reads import run_pieces
@@ -212,3 +212,31 @@ def test_an_hour_of_quiet_looks_gives_the_ledger_that_full_looks_give() -> None:
     assert quiet == full
     assert len(few) < len(many) / 2
     assert len(quiet[0]) > 5
+
+
+def test_a_look_after_a_change_takes_the_same_statements_and_writes_as_few_rows_however_long_the_run_is() -> None:
+    attempt = running()
+    now = timezone.now()
+    look(at=now)
+    taken, kept = [], []
+    for half in range(2):
+        for number in range(10 * half, 10 * half + 10):
+            at = 4e6 - 1e4 * number
+            times = {
+                "submitted_at": ago(at),
+                "started_at": ago(at),
+                "ended_at": ago(at - 9e3),
+                "closed_at": ago(at - 9e3),
+            }
+            old = make_attempt(job=attempt.job, number=number + 1, state=JobState.NODE_FAIL, phase="training", **times)
+            make_samples(attempt=old, count=5, first_step=1, last_at=ago(at - 8e3), every_s=60)
+        now += timedelta(minutes=1)
+        look(at=now)
+        before = set(LedgerEntry.objects.values_list("pk", flat=True))
+        Attempt.objects.filter(pk=attempt.pk).update(blind_reason=f"Nothing is seen, {half}.")
+        now += timedelta(minutes=1)
+        taken.append(look(at=now))
+        kept.append(len(before - set(LedgerEntry.objects.values_list("pk", flat=True))))
+    assert taken[0] == taken[1] <= 40
+    assert kept[0] == kept[1] <= 2
+    assert LedgerEntry.objects.count() > 40

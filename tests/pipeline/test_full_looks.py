@@ -17,7 +17,7 @@ from recovery.simulation.scenario import Scenario
 from recovery.slurm.simulator import Fault, FaultKind
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
-QUICK = ("hang", "blind", "slow", "desk-down")
+QUICK = ("blind", "slow")
 REST = sorted({path.stem for path in SCENARIOS.glob("*.toml")} - set(QUICK))
 CHECKPOINT = ("step", "state", "detail", "first_seen_at", "completed_at")
 

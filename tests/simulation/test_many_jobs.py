@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.ten_thousand import FILE, with_fewer
 from recovery.models import Attempt
 from recovery.simulation.judging import differences
 from recovery.simulation.reading import read_file
 from recovery.simulation.running import play
-from recovery.simulation.scenario import Scenario
 
-FILE = Path(__file__).parents[2] / "scenarios" / "large" / "ten-thousand.toml"
-HEALTHY = 60
-
-
-def with_fewer(scenario: Scenario, healthy: int) -> Scenario:
-    """Without all but `healthy` of the jobs that nothing happens to, and without the nodes that they would need."""
-    healthy_ones = [job for job in scenario.jobs if not job.spec.faults]
-    struck = [job for job in scenario.jobs if job.spec.faults]
-    spare = len(scenario.cluster.nodes) - len(scenario.jobs)
-    kept = (*healthy_ones[:healthy], *struck)
-    cluster = replace(scenario.cluster, nodes=scenario.cluster.nodes[: len(kept) + spare], partitions=())
-    return replace(scenario, jobs=kept, cluster=cluster)
+HEALTHY, STRUCK = 40, 3
 
 
 def test_it_is_about_ten_thousand_jobs_at_a_time() -> None:
@@ -37,7 +25,7 @@ def test_it_is_about_ten_thousand_jobs_at_a_time() -> None:
 @pytest.mark.django_db
 @pytest.mark.timeout(300)
 def test_of_many_jobs_those_that_fail_are_found_and_no_other(tmp_path: Path) -> None:
-    scenario = with_fewer(read_file(FILE), HEALTHY)
+    scenario = with_fewer(read_file(FILE), HEALTHY + STRUCK)
     assert differences(scenario.expect, play(scenario, tmp_path)) == []
     healthy = Attempt.objects.filter(job__name__startswith="healthy")
     assert healthy.count() == HEALTHY
