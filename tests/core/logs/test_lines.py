@@ -58,6 +58,9 @@ def test_of_a_progress_bar_the_last_state_is_kept(raw: str, text: str) -> None:
         ("[rank3]: loss", "loss", 3, None),
         ("[rank3]:[E1105 04:05:06 x.cpp] boom", "[E1105 04:05:06 x.cpp] boom", 3, None),
         ("[default0]:loss", "loss", 0, None),
+        ("[1,11]<stderr>:loss", "loss", 11, None),
+        ("(WorkerDict pid=41299, ip=10.2.0.2) loss", "loss", None, None),
+        ("(main_task pid=7) [rank3]: loss", "loss", 3, None),
         ("[default5]:[rank13]: loss", "loss", 13, None),
         ("2: [default5]:loss", "loss", None, 2),  # the node's task and a local rank: which rank that is, is not said
         ("2: [rank21]: loss", "loss", 21, 2),
