@@ -93,6 +93,8 @@ def why_anew(incident: Incident, recommendation: Recommendation) -> str:
 def _ran_beside(incident: Incident) -> set[int]:
     """Jobs of the run that ran at the same time as the failed execution, before the fault."""
     failed = incident.attempt
-    rows = Attempt.objects.filter(job__run=incident.run_id, started_at__lt=incident.failed_at)
-    overlap = Q(ended_at=None) | Q(ended_at__gt=failed.started_at or failed.submitted_at)
+    began = failed.started_at or failed.submitted_at
+    before = Q(started_at__lt=incident.failed_at) | Q(started_at__lte=began)  # what hangs may do so from its start
+    rows = Attempt.objects.filter(before, job__run=incident.run_id)
+    overlap = Q(ended_at=None) | Q(ended_at__gt=began)
     return set(rows.filter(overlap).exclude(job=failed.job_id).values_list("job_id", flat=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from django.db.models import Q
@@ -23,13 +24,13 @@ def successor(incident: Incident) -> Attempt | None:
     if incident.failure_class == FailureClass.SCHEDULER_LAUNCH:
         later_attempt |= Q(pk=failed.pk, started_at__gt=incident.detected_at)
     # A job of the run that ran beside the failed one is no restart of it.
-    later_job = Q(
-        job__run=incident.run,
-        job__first_submitted_at__gte=failed.job.first_submitted_at,
-        started_at__gte=incident.failed_at,
-    ) & ~Q(job=failed.job_id)  # a whole chain may be submitted within one second
+    submitted = failed.job.first_submitted_at
+    later_job = Q(job__run=incident.run, job__first_submitted_at__gt=submitted, started_at__gte=incident.failed_at)
+    # a whole chain may be submitted within one second, as what runs side by side
+    chained = Q(job__run=incident.run, job__first_submitted_at=submitted, started_at__gte=incident.failed_at)
+    chained &= Q(started_at__gt=failed.started_at or failed.submitted_at) & ~_together(failed.job)
     return (
-        Attempt.objects.filter(later_attempt | later_job)
+        Attempt.objects.filter(later_attempt | later_job | chained)
         .exclude(started_at=None)  # the next job of a chain may wait behind the restarted one
         .select_related("job__cluster", "job__run")
         .order_by("-job__first_submitted_at", "-number")
@@ -37,12 +38,18 @@ def successor(incident: Incident) -> Attempt | None:
     )
 
 
+def _together(job: Job) -> Q:
+    """The job itself, tasks of its array, components of its heterogeneous job."""
+    lead = re.split(r"[_+]", job.job_id)[0]
+    return Q(job=job.pk) | Q(job__job_id__startswith=f"{lead}_") | Q(job__job_id__startswith=f"{lead}+")
+
+
 def follows(attempt: Attempt, incident: Incident) -> bool:
     """Whether `attempt` is a restart after the failure of the case, not one that ran beside it."""
     failed = incident.attempt
     if attempt.job_id == failed.job_id:
         return attempt.number > failed.number
-    later = attempt.job.first_submitted_at >= failed.job.first_submitted_at
+    later = attempt.job.first_submitted_at > failed.job.first_submitted_at
     return later and attempt.started_at is not None and attempt.started_at >= incident.failed_at
 
 

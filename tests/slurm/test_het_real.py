@@ -1,0 +1,30 @@
+"""Heterogeneous jobs on a real slurmctld: they are requeued as a whole, and never submitted again."""
+
+from __future__ import annotations
+
+import pytest
+
+from recovery.core.types import ActionKind
+from recovery.models import Attempt, Incident, Job
+from recovery.pipeline.by_hand import Invalid
+from tests.slurm.test_each_action_real import HANGS, RealDesk, real
+
+pytestmark = [pytest.mark.slurm, pytest.mark.django_db]
+__all__ = ["real"]
+COMMENT = '--comment={"recovery": {"run": "llama"}}'
+
+
+def test_a_component_of_a_heterogeneous_job_is_requeued_with_all_others(real: RealDesk) -> None:
+    job = real.submit(HANGS, "--nodes=1", ":", "--nodes=1", "--exclusive", COMMENT)
+    real.until(lambda: Job.objects.filter(state="running").count() == 2)
+    assert set(Job.objects.values_list("job_id", flat=True)) == {f"{job}+0", f"{job}+1"}
+    real.until_asked()
+    incident = Incident.objects.get()
+    Incident.objects.filter(pk=incident.pk).update(attempt=Attempt.objects.get(job__job_id=f"{job}+1"))
+    with pytest.raises(Invalid, match="no script of its own"):
+        real.propose(ActionKind.RESUBMIT)
+    with pytest.raises(Invalid, match="only requeues as a whole"):
+        real.propose(ActionKind.REQUEUE)
+    Incident.objects.filter(pk=incident.pk).update(attempt=Attempt.objects.get(job__job_id=f"{job}+0"))
+    real.do(ActionKind.REQUEUE)
+    real.until(lambda: Job.objects.filter(restart_count=1).count() == 2)
