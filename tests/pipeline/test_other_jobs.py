@@ -9,7 +9,7 @@ import pytest
 
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, JobState
-from recovery.models import Action, PolicyVersion
+from recovery.models import Action, Job, PolicyVersion
 from recovery.pipeline import decide
 from recovery.pipeline.by_hand import Invalid
 from tests.pipeline.cases import Case
@@ -152,3 +152,16 @@ def test_the_second_component_of_a_heterogeneous_job_is_requeued_by_the_first(de
     row = desk.recommendation
     assert (row.action, row.exclude_nodes) == (ActionKind.REQUEUE, [])
     assert row.operations[0] == "fake requeue 1+0"
+
+
+def test_a_chain_that_was_submitted_within_one_second_goes_on(desk: Desk, policy: Policy) -> None:
+    policy(gpu_hardware="auto")
+    anew(desk, state_reason="Dependency")
+    desk.run_with_checkpoint()
+    Job.objects.update(first_submitted_at=desk.now)
+    desk.crash_with_ecc()
+    desk.slurm.start("2", nodes=("n3", "n4"))
+    desk.tick(times=3)
+    assert restarts(desk) == []
+    assert desk.incident.new_attempt is not None
+    assert desk.incident.new_attempt.job.job_id == "2"
