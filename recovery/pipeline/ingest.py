@@ -18,7 +18,7 @@ from recovery.core.types import SignalKind
 from recovery.models import Attempt, LogFile, Run
 from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
-from recovery.pipeline.account import note_blindness
+from recovery.pipeline.blind_spells import note_blindness
 from recovery.pipeline.bulk import CHUNK, update_rows
 from recovery.pipeline.reading import ALL_RANKS, Reading, ReadLog, read_attempt
 from recovery.pipeline.samples import store_samples

@@ -12,8 +12,9 @@ from django.db.models import F
 
 from recovery import audit
 from recovery.access import SYSTEM
-from recovery.models import Cluster, Incident, Upkeep
+from recovery.models import Attempt, Cluster, Incident, Upkeep
 from recovery.models.leased import POISONED, Leased
+from recovery.pipeline.blind_spells import note_blindness
 from recovery.pipeline.transition import LostRace
 from recovery.slurm.base import SlurmClient
 
@@ -63,4 +64,17 @@ def _note_error(row: Leased, error: Exception, *, now: datetime) -> None:
             Incident.objects.filter(pk=row.pk).update(failed_looks=F("failed_looks") + 1)
         if isinstance(row, Cluster):  # no observation, and the pages say why
             Cluster.objects.filter(pk=row.pk).update(error=why, tried_at=now)
+        if isinstance(row, Attempt) and not isinstance(error, DATABASE_AWAY):
+            _blind(row.pk, why, now=now)
         audit.record(f"{kind}.look_failed", actor=SYSTEM, at=now, subject_kind=kind, subject_id=row.pk, reason=why)
+
+
+def _blind(pk: int, why: str, *, now: datetime) -> None:
+    """What can't be looked at is not healthy. The next look is no mere glance, so that it says what it sees."""
+    attempt = Attempt.objects.filter(pk=pk).only("blind_reason").first()
+    if attempt is None:
+        return
+    was, attempt.blind_reason = attempt.blind_reason, f"Looking at it failed: {why}"[:300]
+    remedy = f"It is tried again every {POISONED.seconds // 60} min. The worker's log says more."
+    Attempt.objects.filter(pk=pk).update(blind_reason=attempt.blind_reason, blind_remedy=remedy, quiet_until=None)
+    note_blindness(attempt, was, now)

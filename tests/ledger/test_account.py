@@ -26,6 +26,7 @@ from recovery.models import (
     Signal,
 )
 from recovery.pipeline import account
+from recovery.pipeline.blind_spells import note_blindness
 from recovery.pipeline.ledger_facts import facts_of, history_of, traces_of
 from recovery.selectors.ledger_reads import Window, totals_by
 from tests.factories import (
@@ -197,12 +198,12 @@ def test_a_blind_spell_is_unknown_time_until_it_can_be_seen_again() -> None:
     attempt = make_attempt(submitted_at=ago(1000), started_at=ago(1000), blind_reason="The log can't be read.")
     attempt.job.first_submitted_at = ago(1000)
     attempt.job.save()
-    account.note_blindness(attempt, "", ago(600))
-    account.note_blindness(attempt, "", ago(500))  # said twice, by a worker that was killed
+    note_blindness(attempt, "", ago(600))
+    note_blindness(attempt, "", ago(500))  # said twice, by a worker that was killed
     attempt.blind_reason = "The log does not exist."
-    account.note_blindness(attempt, "The log can't be read.", ago(400))
+    note_blindness(attempt, "The log can't be read.", ago(400))
     attempt.blind_reason = ""
-    account.note_blindness(attempt, "The log does not exist.", ago(100))
+    note_blindness(attempt, "The log does not exist.", ago(100))
     (spell,) = BlindSpell.objects.all()
     assert (spell.reason, (spell.ended_at - spell.started_at).total_seconds()) == (  # type: ignore[operator]
         "The log can't be read.", pytest.approx(500, abs=1),

@@ -95,10 +95,14 @@ def test_one_that_can_not_be_read_is_pushed_forward_and_blocks_no_other(
     poisoned.refresh_from_db()
     assert (poisoned.next_look_at, poisoned.leased_until) == (fleet.now + POISONED, None)
     assert Event.objects.get(verb="attempt.look_failed").subject_id == str(poisoned.pk)
+    assert poisoned.blind_reason == "Looking at it failed: ValueError: poison"
     monkeypatch.undo()
     fleet.now += POISONED
     fleet.look()
     assert steps() == [step] * 5
+    poisoned.refresh_from_db()
+    assert poisoned.blind_reason == ""
+    assert [spell.ended_at for spell in poisoned.blind_spells.all()] == [fleet.now]
 
 
 def test_one_whose_lines_can_not_be_stored_keeps_no_other_from_it(
