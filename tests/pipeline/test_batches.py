@@ -230,7 +230,7 @@ def test_of_jobs_of_a_run_that_started_together_one_looks_at_its_folder(tmp_path
     keys = [row.pk for row in rows]
 
     def look(at: datetime) -> str:
-        watch.watch_attempts(keys, client_for=lambda _: FakeSlurm(), clock=lambda: at)
+        watch.watch_attempts(keys, client_for=lambda _: FakeSlurm(lambda: at), clock=lambda: at)
         return Checkpoint.objects.get().state
 
     assert look(ago(0)) == CheckpointState.ANNOUNCED
