@@ -127,7 +127,8 @@ class Attempt(Leased):
     last_step = models.IntegerField(null=True, blank=True)
     first_step_at = models.DateTimeField(null=True, blank=True)
     # where the first step was read, {"file", "line"}, and what the tracker file named before this attempt saved,
-    # {"step", "file", "at"}: {"first_step": …, "tracker": …}
+    # {"step", "file", "at"}, and how far logs, metrics files and pushes each have come: {"first_step": …, "tracker": …,
+    # "reached": {"log": step, …}}
     places = models.JSONField(default=dict, blank=True)
     restored_step = models.IntegerField(null=True, blank=True)  # by the trainer's load line; 0 with fresh_start
     restored_at = models.DateTimeField(null=True, blank=True)

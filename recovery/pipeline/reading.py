@@ -34,6 +34,8 @@ LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its wa
 CLOCKS = timedelta(seconds=5)  # a line this much older than the start was written by an earlier attempt
 SKEW = timedelta(seconds=90)  # a line's own time further in the future than this is not believed
 SAVES = frozenset({SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE})
+LOGS, OTHER_TELLERS = "log", ("metrics", "push")
+REACHED = "reached"  # in Attempt.places: how far each teller has come
 ALL_RANKS = -1  # in the table, where a trainer reports for all of them
 
 ReadLog = Callable[..., LogRead]
@@ -266,8 +268,8 @@ def _update_attempt(reading: Reading, *, now: datetime) -> None:
         if following is not phase:
             phase = following
             attempt.phase, attempt.phase_since = phase, signal.at
-    if reading.ahead is not None and (attempt.last_step is None or reading.ahead > attempt.last_step):
-        attempt.last_step, attempt.last_progress_at, reading.changed = reading.ahead, now, True
+    if reading.ahead is not None and _reach(attempt, LOGS, reading.ahead, now=now):
+        reading.changed = True
     attempt.blind_reason, attempt.blind_remedy = _blindness(reading, now=now)
     reading.changed = reading.changed or bool(reading.signals) or attempt.blind_reason != reading.was_blind
     reading.changed = reading.changed or any(row.grew_at == now for row in reading.rows)  # what the parser remembers
@@ -279,9 +281,7 @@ def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
         if attempt.first_step is None:
             attempt.first_step, attempt.first_step_at = signal.step, signal.at
             attempt.places["first_step"] = {"file": signal.file, "line": signal.line}
-        if attempt.last_step is None or signal.step > attempt.last_step:
-            # When we read it, not when the line says it was written: a wrong clock must not look like silence.
-            attempt.last_step, attempt.last_progress_at = signal.step, now
+        _reach(attempt, _teller(signal), signal.step, now=now)
     elif signal.kind is SignalKind.LOADED and signal.step is not None:
         attempt.restored_step, attempt.restored_at = signal.step, signal.at
         attempt.fresh_start = False
@@ -289,6 +289,23 @@ def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
     elif signal.kind is SignalKind.FRESH_START:
         attempt.fresh_start, attempt.restored_at, attempt.restored_step = True, signal.at, None
         _goes_back(attempt, 0)
+
+
+def _teller(signal: Signal) -> str:
+    """Who says so: the logs, the metrics files or the job itself. One may be far ahead of another, and fall silent."""
+    told_by = signal.rule.partition(".")[0]
+    return told_by if told_by in OTHER_TELLERS else LOGS
+
+
+def _reach(attempt: Attempt, teller: str, step: int, *, now: datetime) -> bool:
+    """Whether `step` is progress: further than the same teller has come so far."""
+    reached = attempt.places.setdefault(REACHED, {} if attempt.last_step is None else {LOGS: attempt.last_step})
+    if step <= reached.get(teller, -1):
+        return False
+    reached[teller] = step
+    # When we read it, not when the line says it was written: a wrong clock must not look like silence.
+    attempt.last_step, attempt.last_progress_at = max(step, attempt.last_step or 0), now
+    return True
 
 
 def _goes_back(attempt: Attempt, step: int) -> None:
@@ -299,6 +316,7 @@ def _goes_back(attempt: Attempt, step: int) -> None:
     attempt.first_step = attempt.first_step_at = None
     if attempt.last_step is not None and attempt.last_step > step:
         attempt.last_step = step
+    attempt.places[REACHED] = {who: min(at, step) for who, at in attempt.places.get(REACHED, {}).items()}
 
 
 def _blindness(reading: Reading, *, now: datetime) -> tuple[str, str]:

@@ -69,7 +69,7 @@ def test_a_worker_that_dies_while_it_stores_loses_and_doubles_nothing(
         def dies(*args: Any, **kwargs: Any) -> None:
             raise OperationalError("the server closed the connection")
 
-        patch.setattr(ingest, "write_changes", dies)
+        patch.setattr(ingest, "update_rows", dies)
         desk.tick()
     assert (Sample.objects.count(), Signal.objects.count()) == (0, 0)
     assert push.unread(desk.attempt).count() == 1
@@ -218,3 +218,21 @@ def test_nvrx_tells_of_checkpoints_and_cycles(desk: Desk, tmp_path: Any) -> None
     assert [cycle["number"] for cycle in desk.attempt.parser_memory["metrics"]["cycles"]] == [0, 1]
     desk.tick(times=2)
     assert Signal.objects.count() == 1
+
+
+def test_who_counts_further_and_falls_silent_makes_no_hang_of_a_job_whose_log_goes_on(desk: Desk) -> None:
+    desk.submit()
+    desk.start()
+    desk.step(10)
+    desk.tick()
+    send(desk, {"step": 5000}, name="a")
+    desk.tick()
+    assert desk.attempt.last_step == 5000
+    for step in range(11, 14):
+        desk.now += timedelta(seconds=10)
+        desk.step(step)
+        desk.tick()
+        assert desk.attempt.last_progress_at == desk.now
+    silent_since = desk.now
+    desk.tick(seconds=10)
+    assert desk.attempt.last_progress_at == silent_since
