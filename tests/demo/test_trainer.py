@@ -20,7 +20,7 @@ from recovery.core.logs import LogParser
 from recovery.core.types import CheckpointState, FailureClass, LogLine, Signal, SignalKind
 from recovery.demo import launch
 from recovery.demo.processes import wait_until
-from recovery.demo.trainer import Fault, to_resume, read_shard, shard_path
+from recovery.demo.trainer import Fault, read_shard, shard_path, to_resume
 from recovery.sources.checkpoints import scan_checkpoints
 
 LAUNCH = launch.__file__
