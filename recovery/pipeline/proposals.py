@@ -21,6 +21,7 @@ from recovery.pipeline.subject import MARK, held_by_us
 from recovery.slurm.base import SlurmClient
 
 LONGEST_S = 364 * 86_400.0  # Slurm takes a year for unlimited
+TOO_GREAT = 1e15  # for any number that an action takes; a whole number of JSON may be too great for a float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,17 +150,22 @@ def _extend(asked: Asked) -> Instead:
 
 
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < TOO_GREAT:
         raise Invalid([f"parameters.{name}: must be a number."])
     return float(value)
 
 
 def _node(asked: Asked) -> Node:
     name = asked.given.get("node", "")
-    found = Node.objects.filter(cluster=asked.cluster, name=name).first() if isinstance(name, str) else None
+    found = Node.objects.filter(cluster=asked.cluster, name=name).first() if _is_word(name) else None
     if found is None:
         raise Invalid([f"parameters.node: {asked.cluster.name} has no node {str(name)[:50]!r}."])
     return found
+
+
+def _is_word(value: Any) -> bool:
+    """Whether a database can be asked for it: no NUL, no half of a character pair."""
+    return isinstance(value, str) and value.isprintable()
 
 
 def _drain(asked: Asked) -> Instead:
@@ -220,7 +226,10 @@ def _resubmit(asked: Asked) -> Instead:
 
 def _restore_older(asked: Asked) -> Instead:
     _state(asked, *_ENDED, JobState.PENDING)
-    step = int(_number(asked.given.get("step"), "step"))
+    given = _number(asked.given.get("step"), "step")
+    if not given.is_integer():
+        raise Invalid(["parameters.step: must be a whole number."])
+    step = int(given)
     run = asked.attempt.job.run_id
     whole = Checkpoint.objects.filter(run=run, state=CheckpointState.COMPLETE)
     if not whole.filter(step=step).exists():

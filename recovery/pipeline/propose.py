@@ -23,7 +23,7 @@ from recovery.pipeline.observe import ON_NODES
 from recovery.pipeline.others import in_picture, in_the_way
 from recovery.pipeline.proposals import Asked, build, resuming
 from recovery.pipeline.recommend import store_recommendation
-from recovery.pipeline.subject import MARK, newest_execution, subject_of
+from recovery.pipeline.subject import MARK, held_by_us, newest_execution, subject_of
 from recovery.pipeline.transition import LostRace, advance
 from recovery.pipeline.undoing import case_for_undo
 from recovery.pipeline.veto import LEFT_FOR_UNDO
@@ -145,7 +145,7 @@ def _on_job(action: Action, *, now: datetime) -> Instead | None:
     job, given = attempt.job, action.parameters
     waits = attempt.state == JobState.PENDING
     if kind is ActionKind.HOLD:
-        held = job.state_reason == "JobHeldAdmin" and waits
+        held = waits and held_by_us(job)
         headline, parameters = "Release the job, which we hold.", {"of": "us"}
         return Instead(action=ActionKind.RELEASE, headline=headline, parameters=parameters) if held else None
     if kind is ActionKind.RELEASE:

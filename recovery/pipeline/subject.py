@@ -73,10 +73,15 @@ def ended_by_us(attempt: Attempt) -> bool:
 
 
 def held_by_us(job: Job) -> bool:
-    """Whether the job has an administrator's hold, and ours was the last thing that we did to it."""
+    """Whether the job has an administrator's hold, and ours was the last thing that we did to it.
+
+    What was started after our hold was let go by somebody: the hold that it has now is theirs.
+    """
     if job.state_reason != "JobHeldAdmin":
         return False
     kinds = (ActionKind.HOLD, ActionKind.RELEASE)
     done = Action.objects.filter(incident__run=job.run_id, kind__in=kinds, state=ActionState.CONVERGED)
     last = done.filter(incident__attempt__job=job).order_by("pk").last()
-    return last is not None and last.kind == ActionKind.HOLD
+    if last is None or last.kind != ActionKind.HOLD:
+        return False
+    return not Attempt.objects.filter(job=job, started_at__gt=last.observed_at).exists()

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from django.conf import settings
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Q, QuerySet, Value, When
 
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Incident, LogFile
@@ -201,8 +202,10 @@ class _Batch:
         for key in keys:
             together[self._next.get(key), key in self._read].append(key)
         for (next_look, read), some in together.items():
-            fields = {"read_at": self.now} if read else {}
-            Attempt.give_back_all(some, self.until, next_look_at=next_look, **fields)
+            fields: dict[str, Any] = {"read_at": self.now} if read else {}
+            if next_look is None:  # one that was opened again since (beside.turn_to) is due: nothing else looks for it
+                fields["next_look_at"] = Case(When(closed_at=None, then=Value(self.now)), default=None)
+            Attempt.give_back_all(some, self.until, **{"next_look_at": next_look, **fields})
 
 
 def _folder_is_quiet(attempt: Attempt, *, now: datetime) -> bool:
@@ -239,8 +242,16 @@ def _next_look_at_attempt(attempt: Attempt, *, now: datetime) -> datetime | None
         return now  # what it pushed at its end is read before nobody looks any more
     if waits_to_be_judged(attempt):
         return now + JUDGED_AFTER
+    return _close(attempt, now=now)
+
+
+def _close(attempt: Attempt, *, now: datetime) -> datetime | None:
+    """Look at it no more, unless its case turned to another execution meanwhile: then its failure is judged after."""
     Attempt.objects.filter(pk=attempt.pk).update(closed_at=now)
-    return None
+    if not waits_to_be_judged(attempt):
+        return None
+    Attempt.objects.filter(pk=attempt.pk).update(closed_at=None)
+    return now + JUDGED_AFTER
 
 
 def _wake(incident: Incident, now: datetime) -> None:
