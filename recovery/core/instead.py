@@ -125,8 +125,8 @@ def _restore_older(diagnosis: Diagnosis, facts: AttemptFacts, around: Around) ->
     found = around.restorable
     if diagnosis.failure_class is not FailureClass.CHECKPOINT_INCOMPLETE or found is None or found.why_not:
         return None
-    if not facts.state.is_terminal:
-        return None
+    if found.write == found.old or not facts.state.is_terminal:
+        return None  # a plain requeue loads it
     torn = [c for c in facts.checkpoints if c.step > found.step and c.state is not CheckpointState.COMPLETE]
     newest = f", the newest, {steps(torn[-1].step)}, is {torn[-1].state}" if torn else ""
     return restoring(found, headline=f"Requeue from the complete checkpoint {steps(found.step)}{newest}.")

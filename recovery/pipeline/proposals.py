@@ -214,8 +214,9 @@ def _resubmit(asked: Asked) -> Instead:
         raise Invalid(["parameters.time_limit_s: must be from a minute to a year."])
     if "environment" in given and (wrong := check_environment(given["environment"])):
         raise Invalid([f"parameters.environment: {wrong}"])
+    verb = "Submit the job again" if asked.attempt.state in _ENDED else "Cancel the job and submit it again"
     return Instead(
-        action=ActionKind.RESUBMIT, headline=f"Cancel the job and submit it again{asked.without}.",
+        action=ActionKind.RESUBMIT, headline=f"{verb}{asked.without}.",
         reasons=(
             f"The stored batch script is submitted as {job.user}, with {job.user}'s login environment.",
             f"Jobs that wait for job {job.job_id} (--dependency) go on waiting for the old id: tell their owners.",
@@ -241,6 +242,8 @@ def _restore_older(asked: Asked) -> Instead:
     if found.why_not:
         by_hand = f"Its owner can do it: echo {found.write} > {found.folder}/{found.tracker}"
         raise Invalid([f"action: {found.why_not} {by_hand}"])
+    if found.write == found.old:
+        raise Invalid([f"parameters.step: {found.tracker} says {found.old} already; requeue the job instead."])
     proposal = restoring(found, headline=f"Restore checkpoint {steps(step)}.")
     if asked.attempt.state == JobState.PENDING:
         proposal.parameters["then"] = ""

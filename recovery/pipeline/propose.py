@@ -26,7 +26,7 @@ from recovery.pipeline.recommend import store_recommendation
 from recovery.pipeline.subject import MARK, held_by_us, newest_execution, subject_of
 from recovery.pipeline.transition import LostRace, advance
 from recovery.pipeline.undoing import case_for_undo
-from recovery.pipeline.veto import LEFT_FOR_UNDO
+from recovery.pipeline.veto import LEFT_FOR_UNDO, seen_in_health
 from recovery.selectors import current_policy
 from recovery.slurm.base import Operation, SlurmClient, SlurmError
 
@@ -107,7 +107,7 @@ def undoing(action: Action, *, now: datetime) -> Instead | None:
     kind = ActionKind(action.kind)
     if action.state != ActionState.CONVERGED or RULES[kind].undone_by is None or is_undone(action):
         return None
-    found = _on_node(action) if kind in ON_NODES else _on_job(action, now=now)
+    found = _on_node(action, now=now) if kind in ON_NODES else _on_job(action, now=now)
     if found is not None:
         found.parameters["undoes"] = action.pk
     return found
@@ -126,15 +126,15 @@ def is_undone(action: Action) -> bool:
     return any(parameters.get("undoes") == action.pk for parameters in done.values_list("parameters", flat=True))
 
 
-def _on_node(action: Action) -> Instead | None:
+def _on_node(action: Action, *, now: datetime) -> Instead | None:
     name = action.parameters["node"]
     node = Node.objects.filter(cluster=action.incident.run.cluster_id, name=name).first()
     if node is None:
         return None
     drained = "DRAIN" in node.raw_state.upper()
     if action.kind == ActionKind.DRAIN:
-        ours = drained and f"{MARK}{action.parameters['key']}" in node.reason and "DOWN" not in node.raw_state.upper()
-        return resuming(action) if ours else None
+        ours = drained and f"{MARK}{action.parameters['key']}" in node.reason
+        return resuming(action) if ours and seen_in_health(node, now=now) else None
     parameters = {"node": name, "why": "drained again: a resume was undone"}
     headline = f"Take {name} out of service again (drain)."
     return None if drained else Instead(action=ActionKind.DRAIN, headline=headline, parameters=parameters)

@@ -125,6 +125,11 @@ def _too_short(action: Action, record: JobRecord, *, now: datetime) -> Next | No
 def _unhealthy(name: str, cluster: Cluster, *, now: datetime) -> Next | None:
     """Its health must have been seen for a while by our own pictures too, not in one answer alone."""
     node = Node.objects.filter(cluster=cluster, name=name).first()
-    if node is None or "DOWN" in node.raw_state.upper() or now - node.changed_at < IN_HEALTH:
+    if node is None or not seen_in_health(node, now=now):
         return refuse(f"{name} was not seen in health for {IN_HEALTH.seconds // 60} min yet")
     return None
+
+
+def seen_in_health(node: Node, *, now: datetime) -> bool:
+    """Long enough to give it back to service; the undo of a drain is offered from then on."""
+    return "DOWN" not in node.raw_state.upper() and now - node.changed_at >= IN_HEALTH

@@ -13,6 +13,7 @@ from recovery.core.types import ActionKind, JobState, NodeState, Outcome
 from recovery.models import Action, Cluster, Incident, Node, PolicyVersion, Recommendation
 from recovery.pipeline import decide, propose
 from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.veto import IN_HEALTH
 from recovery.slurm.base import Operation, SlurmRefused
 from tests.pipeline.cases import Case
 from tests.pipeline.conftest import Desk
@@ -176,6 +177,18 @@ def test_a_drained_node_names_the_incident_and_is_resumed_when_its_health_was_se
             break
     assert case.undo(action).state == ActionState.CONVERGED
     assert case.desk.slurm.node_table["n2"].state is NodeState.UP
+
+
+def test_the_undo_of_a_drain_is_offered_once_it_would_not_be_refused(case: Case) -> None:
+    action = drained(case)
+    case.desk.tick(times=3)  # our picture shows the drain, too
+    node = Node.objects.get(name="n2")
+    Node.objects.filter(pk=node.pk).update(changed_at=case.desk.now - IN_HEALTH + timedelta(seconds=1))
+    assert propose.undoable(case.desk.incident, [action], now=case.desk.now) == []
+    with pytest.raises(Invalid, match="when its health was seen again"):
+        case.undo(action)
+    Node.objects.filter(pk=node.pk).update(changed_at=case.desk.now - IN_HEALTH)
+    assert propose.undoable(case.desk.incident, [action], now=case.desk.now) == [action]
 
 
 def test_a_node_with_jobs_of_others_is_not_drained(case: Case) -> None:

@@ -30,6 +30,18 @@ def test_the_trainer_is_pointed_at_an_older_checkpoint_and_back(case: Case) -> N
     assert tracker.read_text() == "20"
 
 
+def test_what_the_tracker_names_already_is_not_restored(case: Case) -> None:
+    (case.desk.checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
+    with pytest.raises(Invalid, match="says 10 already; requeue the job instead"):
+        case.propose(ActionKind.RESTORE_OLDER, step=10)
+
+
+def test_a_job_that_has_ended_is_not_said_to_be_cancelled(case: Case) -> None:
+    row = case.propose(ActionKind.RESUBMIT)
+    assert row.headline == "Submit the job again."
+    assert not any("cancel" in line for line in row.operations)
+
+
 def test_the_checkpoint_that_a_person_chose_is_the_one_that_is_expected(case: Case) -> None:
     desk = case.desk
     desk.save(12)  # complete, but not wanted: its weights are spoilt, say
