@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -13,6 +14,15 @@ from rest_framework import serializers
 from recovery.models import Cluster
 
 Shape = serializers.Serializer[Any]
+
+
+class Choice(serializers.ChoiceField):
+    """One of some words that are given to us; another is refused with those that there are."""
+
+    def __init__(self, choices: Sequence[str], **kwargs: Any) -> None:
+        known = ", ".join(choices)
+        refused = {"invalid_choice": f"There is no such choice; choose from: {known}."}
+        super().__init__(choices=list(choices), error_messages=refused, **kwargs)
 
 
 class Word(serializers.ChoiceField):

@@ -17,7 +17,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Rows
 from recovery.api.fields import ClusterRef, Finite, JobRef, RunRef, Shape, Word
-from recovery.api.parsing import FlagFilter, KeyFilter, MomentFilter, StableOrdering
+from recovery.api.parsing import ClusterFilter, FlagFilter, KeyFilter, MomentFilter, OneOf, SomeOf, StableOrdering
 from recovery.api.recommendations import RecommendationShape
 from recovery.core.lifecycle import INCIDENT_WORDS, PERSON_STATES, ActionState, IncidentState
 from recovery.core.types import ActionKind, Exclude, FailureClass, FindingKind, Outcome, Restart, Role
@@ -28,7 +28,7 @@ from recovery.pipeline.report import incident_report
 
 
 class IncidentFilters(django_filters.FilterSet):
-    state = django_filters.MultipleChoiceFilter(
+    state = SomeOf(
         choices=[(state.value, INCIDENT_WORDS[state].label) for state in IncidentState],
         help_text="One state, or several by repeating the parameter.",
     )
@@ -36,10 +36,10 @@ class IncidentFilters(django_filters.FilterSet):
     needs_person = FlagFilter(
         method="filter_needs_person", help_text="true: waits for a person now, to decide or to look."
     )
-    kind = django_filters.ChoiceFilter(choices=[(kind.value, kind.value) for kind in FindingKind])
-    failure_class = django_filters.MultipleChoiceFilter(choices=[(each.value, each.value) for each in FailureClass])
-    outcome = django_filters.MultipleChoiceFilter(choices=[(each.value, each.value) for each in Outcome])
-    cluster = django_filters.CharFilter(field_name="run__cluster__name", help_text="The cluster's name.")
+    kind = OneOf(choices=[(kind.value, kind.value) for kind in FindingKind])
+    failure_class = SomeOf(choices=[(each.value, each.value) for each in FailureClass])
+    outcome = SomeOf(choices=[(each.value, each.value) for each in Outcome])
+    cluster = ClusterFilter(field_name="run__cluster__name", help_text="The cluster's name.")
     run = KeyFilter(help_text="The run's id.")
     user = django_filters.CharFilter(field_name="run__user", help_text="Whose run it is.")
     detected_after = MomentFilter(

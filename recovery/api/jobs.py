@@ -13,7 +13,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Rows
 from recovery.api.fields import ClusterRef, Finite, JobRef, RunRef, Shape, Word
-from recovery.api.parsing import FlagFilter, KeyFilter
+from recovery.api.parsing import ClusterFilter, FlagFilter, KeyFilter, OneOf, SomeOf
 from recovery.core.types import TERMINAL_STATES, JobState, Phase
 from recovery.models import Attempt, Job
 
@@ -21,9 +21,9 @@ STATES = [(state.value, state.value) for state in JobState]
 
 
 class JobFilters(django_filters.FilterSet):
-    state = django_filters.MultipleChoiceFilter(choices=STATES, help_text="One state, or several by repeating it.")
+    state = SomeOf(choices=STATES, help_text="One state, or several by repeating it.")
     job_id = django_filters.CharFilter(help_text="Slurm's id; several jobs may have had it.")
-    cluster = django_filters.CharFilter(field_name="cluster__name", help_text="The cluster's name.")
+    cluster = ClusterFilter(field_name="cluster__name", help_text="The cluster's name.")
     run = KeyFilter(help_text="The run's id.")
     user = django_filters.CharFilter()
 
@@ -33,11 +33,11 @@ class JobFilters(django_filters.FilterSet):
 
 
 class AttemptFilters(django_filters.FilterSet):
-    state = django_filters.MultipleChoiceFilter(choices=STATES, help_text="One state, or several by repeating it.")
-    phase = django_filters.ChoiceFilter(choices=[(phase.value, phase.value) for phase in Phase])
+    state = SomeOf(choices=STATES, help_text="One state, or several by repeating it.")
+    phase = OneOf(choices=[(phase.value, phase.value) for phase in Phase])
     job = KeyFilter(help_text="The job's id (ours).")
     run = KeyFilter(field_name="job__run", help_text="The run's id.")
-    cluster = django_filters.CharFilter(field_name="job__cluster__name", help_text="The cluster's name.")
+    cluster = ClusterFilter(field_name="job__cluster__name", help_text="The cluster's name.")
     blind = FlagFilter(method="filter_blind", help_text="true: not ended, and can't be observed; false: all others.")
 
     class Meta:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any
 
 from django import forms
 from django.db.models import QuerySet
-from django_filters import BooleanFilter, IsoDateTimeFilter, NumberFilter, OrderingFilter
+from django_filters import (
+    BooleanFilter,
+    CharFilter,
+    ChoiceFilter,
+    IsoDateTimeFilter,
+    MultipleChoiceFilter,
+    NumberFilter,
+    OrderingFilter,
+)
 from django_filters.fields import IsoDateTimeField
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
+
+from recovery.models import Cluster
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView
@@ -102,8 +112,48 @@ class KeyFilter(NumberFilter):
         super().__init__(min_value=0, max_value=2**63 - 1, **options)
 
 
+def _invalid_choice(choices: Sequence[tuple[str, str]]) -> dict[str, str]:
+    known = ", ".join(value for value, _ in choices)
+    return {"invalid_choice": f"There is no such choice; choose from: {known}."}
+
+
+class OneOf(ChoiceFilter):
+    """One of some words; another is refused with those that there are."""
+
+    def __init__(self, *, choices: Sequence[tuple[str, str]], **options: Any) -> None:
+        super().__init__(choices=choices, error_messages=_invalid_choice(choices), **options)
+
+
+class SomeOf(MultipleChoiceFilter):
+    """Some of the words, by repeating the parameter."""
+
+    def __init__(self, *, choices: Sequence[tuple[str, str]], **options: Any) -> None:
+        super().__init__(choices=choices, error_messages=_invalid_choice(choices), **options)
+
+
+def known_cluster(name: str) -> str:
+    """The name where a cluster has it. Raises Django's ValidationError with those that there are."""
+    if name and not Cluster.objects.filter(name=name).exists():
+        names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True)[:50]) or "none at all"
+        raise forms.ValidationError(f"There is no such cluster; choose from: {names}.")
+    return name
+
+
+class ClusterField(forms.CharField):
+    def clean(self, value: Any) -> str:
+        return known_cluster(super().clean(value))
+
+
+class ClusterFilter(CharFilter):
+    field_class = ClusterField
+
+
 class StableOrdering(OrderingFilter):
     """Rows alike keep their places from page to page, the newest first."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.extra["error_messages"] = _invalid_choice(self.extra["choices"])
 
     def filter(self, rows: QuerySet[Any], value: list[str] | None) -> QuerySet[Any]:
         return rows.order_by(*(self.get_ordering_value(each) for each in value), "-pk") if value else rows

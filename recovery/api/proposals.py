@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from recovery.access import Permission
 from recovery.api.base import DeskView
-from recovery.api.fields import Shape
+from recovery.api.fields import Choice, Shape
 from recovery.api.recommendations import CONFLICT, RecommendationShape
 from recovery.core.types import ActionKind
 from recovery.models import Action, Incident, Recommendation
@@ -45,7 +45,7 @@ class Propose(DeskView):
     required = Permission.OPERATE
 
     class Input(Shape):
-        action = serializers.ChoiceField(choices=[(kind.value, kind.value) for kind in ActionKind])
+        action = Choice([kind.value for kind in ActionKind])
         exclude_nodes = serializers.ListField(
             child=serializers.CharField(max_length=100), max_length=1000, default=list,
             help_text="Of requeue_excluding and resubmit: nodes that the job must not use again.",

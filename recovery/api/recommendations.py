@@ -14,7 +14,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Row, Rows
 from recovery.api.fields import ClusterRef, Finite, Shape, Word
-from recovery.api.parsing import FlagFilter, KeyFilter
+from recovery.api.parsing import ClusterFilter, FlagFilter, KeyFilter, OneOf
 from recovery.api.schema import Failure
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, DecisionKind, Mode
@@ -27,14 +27,14 @@ HASH = "3f0c8a5d1b2e4f60718293a4b5c6d7e8f90123456789abcdef0123456789abcd"
 
 class RecommendationFilters(django_filters.FilterSet):
     incident = KeyFilter(help_text="The incident's id.")
-    cluster = django_filters.CharFilter(field_name="incident__run__cluster__name", help_text="The cluster's name.")
+    cluster = ClusterFilter(field_name="incident__run__cluster__name", help_text="The cluster's name.")
     current = FlagFilter(
         field_name="superseded_at", lookup_expr="isnull", help_text="true: the ones that hold; false: superseded ones."
     )
     undecided = FlagFilter(
         method="filter_undecided", help_text="true: those that wait for a person's decision now; false: all others."
     )
-    action = django_filters.ChoiceFilter(choices=[(kind.value, kind.value) for kind in ActionKind])
+    action = OneOf(choices=[(kind.value, kind.value) for kind in ActionKind])
 
     class Meta:
         model = Recommendation

@@ -18,8 +18,8 @@ from rest_framework.response import Response
 from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView
-from recovery.api.fields import Finite, RunRef, Shape
-from recovery.api.parsing import EARLIEST, LARGEST_PAGE, LATEST, refuse_unknown
+from recovery.api.fields import Choice, Finite, RunRef, Shape
+from recovery.api.parsing import EARLIEST, LARGEST_PAGE, LATEST, known_cluster, refuse_unknown
 from recovery.core.ledger import PRODUCTIVE, Category
 from recovery.core.ledger.figures import Figures
 from recovery.core.ledger.incidents import GAPS
@@ -35,8 +35,8 @@ PIECES = 2000  # of one run's ledger that are told one by one; the newest
 
 
 class ReportQuery(Shape):
-    by = serializers.ChoiceField(
-        choices=GROUPS,
+    by = Choice(
+        GROUPS,
         default="cluster",
         help_text=f"What to group by. {' and '.join(INCIDENTS_ONLY)} tell of incidents only: time has none.",
     )
@@ -59,6 +59,9 @@ class ReportQuery(Shape):
     limit = serializers.IntegerField(
         default=LARGEST_PAGE, min_value=1, max_value=LARGEST_PAGE, help_text="At most so many groups; `total` has all."
     )
+
+    def validate_cluster(self, name: str) -> str:
+        return known_cluster(name)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         until = attrs.get("until") or timezone.now()

@@ -14,7 +14,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Row, Rows
 from recovery.api.fields import ClusterRef, Finite, RunRef, Shape, Word
-from recovery.api.parsing import FlagFilter, KeyFilter, refuse_unknown
+from recovery.api.parsing import ClusterFilter, FlagFilter, KeyFilter, SomeOf, refuse_unknown
 from recovery.core.types import CheckpointState, FindingKind, JobState, Phase
 from recovery.models import Checkpoint, Run
 
@@ -22,12 +22,10 @@ MOST_POINTS = 5000
 
 
 class RunFilters(django_filters.FilterSet):
-    cluster = django_filters.CharFilter(field_name="cluster__name", help_text="The cluster's name.")
+    cluster = ClusterFilter(field_name="cluster__name", help_text="The cluster's name.")
     name = django_filters.CharFilter()
     user = django_filters.CharFilter()
-    state = django_filters.MultipleChoiceFilter(
-        choices=[(state.value, state.value) for state in JobState], help_text="Of its newest attempt."
-    )
+    state = SomeOf(choices=[(state.value, state.value) for state in JobState], help_text="Of its newest attempt.")
     open_incident = FlagFilter(
         field_name="open_incident_id", lookup_expr="isnull", exclude=True, help_text="true: with an open incident."
     )
@@ -39,7 +37,7 @@ class RunFilters(django_filters.FilterSet):
 
 class CheckpointFilters(django_filters.FilterSet):
     run = KeyFilter(help_text="The run's id.")
-    state = django_filters.MultipleChoiceFilter(
+    state = SomeOf(
         choices=[(state.value, state.value) for state in CheckpointState],
         help_text="One state, or several by repeating it. Only a complete one can be restored.",
     )

@@ -112,10 +112,14 @@ def _rights(client: SlurmClient, *, is_real: bool) -> tuple[Rights, Outcome]:
         if rights.how.startswith("accounting"):  # it was asked, and gave no word
             remedy = f"{SLURMDBD} {remedy}"
         return rights, Outcome(detail=who, state=State.NOT_TRIED, remedy=remedy)
-    too_much = f"More than it needs: an operator is enough, {GUIDE}." if is_root else ""
+    too_much = f"{_ROOT} {GUIDE}." if is_root else ""
     return rights, Outcome(detail=who, state=State.GOOD, remedy=too_much)
 
 
+_ROOT = (
+    "More than it needs: an operator is enough to requeue jobs; draining and resuming nodes and admin comments take an "
+    "administrator, submitting for others root:"
+)
 LEVELS = {
     RightsLevel.FULL: "administrator",
     RightsLevel.OPERATOR: "operator",
@@ -127,7 +131,8 @@ LEVELS = {
 def by_rights(operation: Operation, rights: Rights) -> Outcome:
     """What our level in Slurm allows, where a try would change something or tell nothing."""
     if not operation.is_write:
-        return Outcome(detail="not tried: no job is stored yet that it could be tried on", state=State.NOT_TRIED)
+        detail = "not tried: when this was looked at, no job was stored that it could be tried on"
+        return Outcome(detail=detail, state=State.NOT_TRIED)
     if rights.level is RightsLevel.UNKNOWN:
         return Outcome(detail="not tried; our rights are not known", state=State.NOT_TRIED)
     if operation is Operation.SUBMIT:

@@ -48,7 +48,7 @@ def comments(cluster: Cluster, *, now: datetime) -> Result:
     if carrying is not None:
         return _result(what, f"visible: job {carrying.job_id} carries one", State.GOOD, at=now)
     if not jobs.exists():
-        return _result(what, "no job was seen yet", State.NOT_TRIED, at=now)
+        return _result(what, "no job had been seen when this was looked at", State.NOT_TRIED, at=now)
     detail = "no job that was seen carries one: either nobody wrote one, or they don't reach us"
     return _result(what, detail, State.NOT_TRIED, remedy=f"A job opts in with {COMMENT_LINE}.", at=now)
 

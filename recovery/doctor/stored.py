@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from recovery.access import Actor, Permission, require
 from recovery.doctor.cluster import ClientFor, Clock, examine_cluster
 from recovery.doctor.results import Group, Report, Result, State
-from recovery.models import Cluster, Examination
+from recovery.models import Cluster, Examination, Job
 
 log = logging.getLogger(__name__)
 
 EVERY = timedelta(minutes=5)
+WITHOUT_JOBS = timedelta(seconds=30)  # on a new installation: what can be tried on a job waits for the first one
 
 
 def due(now: datetime) -> list[int]:
@@ -45,12 +46,13 @@ def examine_and_store(cluster_id: int, *, client_for: ClientFor, clock: Clock) -
     if row is None or not row.take_lease(clock()):
         return
     way = (row.cluster.backend, row.cluster.options)
+    wait = EVERY if Job.objects.filter(cluster=cluster_id).exists() else WITHOUT_JOBS
     try:
         results = list(_examine(row.cluster, client_for=client_for, clock=clock))
         Examination.objects.filter(pk=row.pk).update(results=[each.as_json() for each in results], at=clock())
     finally:
         changed = _way_to(cluster_id) != way
-        row.give_back(next_look_at=clock() + (timedelta(0) if changed else EVERY))
+        row.give_back(next_look_at=clock() + (timedelta(0) if changed else wait))
 
 
 def _examine(cluster: Cluster, *, client_for: ClientFor, clock: Clock) -> Iterator[Result]:

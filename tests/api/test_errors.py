@@ -20,12 +20,12 @@ from rest_framework.exceptions import Throttled, ValidationError
 from recovery.access import Forbidden
 from recovery.api import errors, parsing
 from recovery.api.tokens import Invalid
-from recovery.models import Incident
+from recovery.models import Cluster, Incident
 from recovery.pipeline.decide import AlreadyDecided, OutOfDate
 from recovery.pipeline.transition import LostRace
 from recovery.selectors import NotFound
 from tests.api.conftest import Answer, Api, with_token
-from tests.factories import make_incident, make_recommendation, make_token
+from tests.factories import make_incident, make_recommendation, make_run, make_token
 
 Ask = Callable[[str], Api]
 
@@ -303,3 +303,36 @@ def test_what_there_is_stands_in_the_document_and_is_not_asked_by_options(api: A
 def test_head_answers_as_get_does_without_a_body(api: Ask) -> None:
     found = api("viewer").client.head("/api/v1/incidents")
     assert (found.status_code, found.content) == (200, b"")
+
+
+LISTS = ("incidents", "runs", "jobs", "attempts", "recommendations", "reports", "reports.csv")
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_cluster_that_is_not_there_is_refused_with_those_that_are(path: str, api: Ask, db: None) -> None:
+    make_run()
+    names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True))
+    answer = api("viewer").get(f"{path}?cluster=hal")
+    assert (answer.status, answer.error["fields"]) == (
+        400, {"cluster": [f"There is no such cluster; choose from: {names}."]},
+    )  # fmt: skip
+    assert api("viewer").get(f"{path}?cluster={names}").status == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "choice"),
+    [
+        ("reports?by=class", "failure_class"), ("incidents?state=x", "awaiting_decision"),
+        ("incidents?kind=x", "crash"), ("incidents?outcome=x", "recovered"),
+        ("incidents?failure_class=x", "checkpoint_incomplete"),
+        ("jobs?state=x", "running"), ("attempts?phase=x", "training"), ("runs?state=x", "running"),
+        ("checkpoints?state=x", "complete"), ("recommendations?action=x", "requeue"),
+        ("incidents?ordering=x", "closed_at"),
+    ],
+)  # fmt: skip
+def test_a_word_that_is_none_of_the_choices_is_refused_with_them(query: str, choice: str, api: Ask, db: None) -> None:
+    answer = api("viewer").get(query)
+    name = query.partition("?")[2].partition("=")[0]
+    assert answer.status == 400
+    assert [*answer.error["fields"]] == [name]
+    assert choice in answer.error["fields"][name][0]

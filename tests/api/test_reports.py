@@ -20,7 +20,7 @@ from recovery.models import Incident
 from recovery.pipeline import account
 from tests.api.conftest import Api
 from tests.docs import pages
-from tests.factories import ago, make_attempt, make_incident, make_job, make_run
+from tests.factories import ago, make_attempt, make_cluster, make_incident, make_job, make_run
 
 Ask = Callable[[str], Api]
 
@@ -167,6 +167,7 @@ def test_a_run_whose_ledger_was_not_kept_yet_says_so(api: Ask) -> None:
 
 def test_what_the_guide_asks_is_answered(api: Ask) -> None:
     incident = a_case()
+    make_cluster(name="hal")
     page = pages.read("docs/ledger.md")
     asked = re.findall(r"https://desk\.example\.org/api/v1/([^\"]+)", page)
     assert len(asked) == 3

@@ -85,7 +85,9 @@ def test_the_first_examination_does_not_say_that_there_are_no_jobs() -> None:
     client.enter("1")
     found = calls_of(make_cluster(seen_at=None), client)
     assert found[WORDS[Operation.JOBS]].detail == "tried: 1 job"
-    assert found[WORDS[Operation.JOB]].detail == "not tried: no job is stored yet that it could be tried on"
+    assert found[WORDS[Operation.JOB]].detail == (
+        "not tried: when this was looked at, no job was stored that it could be tried on"
+    )
 
 
 @pytest.mark.django_db
