@@ -22,7 +22,7 @@ class Choice(serializers.ChoiceField):
     def __init__(self, choices: Sequence[str], **kwargs: Any) -> None:
         known = ", ".join(choices)
         refused = {"invalid_choice": f"There is no such choice; choose from: {known}."}
-        super().__init__(choices=list(choices), error_messages=refused, **kwargs)
+        super().__init__(choices=list(choices), error_messages={**refused}, **kwargs)
 
 
 class Word(serializers.ChoiceField):

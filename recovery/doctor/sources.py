@@ -53,7 +53,7 @@ def _pushing(cluster: Cluster, *, now: datetime) -> Iterator[Result]:
         yield _result("push", f"{waiting} batches wait to be read", State.ATTENTION, remedy=remedy, at=now)
     elif first := silent.first():
         detail = (
-            f"{silent.count()} running jobs fell silent, {heard} are heard; the first is {first.attempt.job.job_id}"
+            f"running jobs that fell silent: {silent.count()}, heard: {heard}; the first is {first.attempt.job.job_id}"
         )
         remedy = "Check that its nodes reach the desk's address, and that its push token is still good (docs/push.md)."
         yield _result("push", detail, State.ATTENTION, remedy=remedy, at=now)

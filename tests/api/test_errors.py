@@ -305,10 +305,10 @@ def test_head_answers_as_get_does_without_a_body(api: Ask) -> None:
     assert (found.status_code, found.content) == (200, b"")
 
 
-LISTS = ("incidents", "runs", "jobs", "attempts", "recommendations", "reports", "reports.csv")
+WITH_A_CLUSTER = ("incidents", "runs", "jobs", "attempts", "recommendations", "reports", "reports.csv")
 
 
-@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("path", WITH_A_CLUSTER)
 def test_a_cluster_that_is_not_there_is_refused_with_those_that_are(path: str, api: Ask, db: None) -> None:
     make_run()
     names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True))
