@@ -139,7 +139,7 @@ def test_a_hung_job_gets_more_time_its_node_is_drained_and_it_is_submitted_again
 
 def test_a_task_of_an_array_is_submitted_again_alone(real: RealDesk, settings: Settings) -> None:
     settings.HANG_FLOOR_S = settings.HANG_FIRST_STEP_S = 600  # the other task sleeps
-    script = "#!/bin/sh\n[ $SLURM_ARRAY_TASK_ID = 1 ] && [ ! -e once ] && touch once && exit 1\nsleep 300\n"
+    script = "#!/bin/sh\n[ $SLURM_ARRAY_TASK_ID = 1 ] && [ ! -e once ] && touch once && sleep 3 && exit 1\nsleep 300\n"
     old = real.submit(script, "--array=0-1", "--no-requeue", "--job-name=swept")
     real.until_asked()
     assert real.incident.attempt.job.job_id == f"{old}_1"

@@ -75,4 +75,4 @@ def test_the_middle_round_counts() -> None:
 
 def test_an_unknown_benchmark_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["speed"]) == 2
-    assert "parsing, ingest, poll" in capsys.readouterr().err
+    assert "parsing, ingest, samples, poll" in capsys.readouterr().err
