@@ -39,6 +39,7 @@ HEARTBEAT_S = 30.0  # so often the desk hears from us when there is nothing to t
 TIMEOUT_S = 10.0  # for each answer
 CLOSING_RETRY_S = 0.5
 EXIT_S = 5.0  # how long the end of the program waits for the last rows
+_jitter = random.Random()  # noqa: S311 - of its own: drawing from the program's would change what a seeded training does
 FIRST_DELAY_S, LONGEST_DELAY_S, LONGEST_RETRY_AFTER_S = 1.0, 60.0, 600.0
 MOST_FAILURES, FAILURE_CHARS = 20, 8_000  # texts that are kept, and how much of each (its end)
 ANSWER_BYTES = 64 * 1024  # of an answer that are read
@@ -282,7 +283,7 @@ class RecoveryDesk:
 
     def _later(self, why: str, retry_after: float | None) -> bool:
         """Keep the batch and wait: as long as the desk asks for, else twice as long each time."""
-        delay = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(self._tries, 10)) * random.uniform(0.5, 1.0)  # noqa: S311
+        delay = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(self._tries, 10)) * _jitter.uniform(0.5, 1.0)
         self._tries += 1
         self._asked_until = time.monotonic() + (retry_after or 0.0)
         self._not_before = max(self._asked_until, time.monotonic() + (delay if retry_after is None else 0.0))
