@@ -132,10 +132,11 @@ def test_a_look_that_was_under_way_does_not_wipe_out_the_answer(
     held: list[Route] = []
     page.route("**/*part=decide*", lambda route: held.append(route))
     page.evaluate("desk.refreshAll()")
+    while not held:
+        page.wait_for_timeout(20)
     page.keyboard.press("a")
     page.get_by_role("button", name="Approve: requeue without gpu-02").click()
     expect(page.get_by_role("alert")).to_contain_text("Approved")
-    assert held
     with page.expect_response("**/*part=decide*"):
         held[0].continue_()
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")

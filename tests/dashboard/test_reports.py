@@ -204,6 +204,7 @@ def test_the_keyboard_goes_to_reports_and_opens_a_line(visit: Visitor, viewer: U
     page.keyboard.press("g")
     page.keyboard.press("t")
     expect(page.get_by_role("heading", name="Reports")).to_be_visible()
+    page.wait_for_load_state()  # the keys are listened to from then on
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Where its time went")).to_be_visible()
