@@ -97,7 +97,7 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         "expired": waits and found.case.expired(request.now),
         "may_decide": may_decide,
         "approvers": people_with(Role.APPROVER, Role.ADMIN) if waits and not may_decide else [],
-        "cost": incident_report(found.incident),
+        "cost": incident_report(found.incident, now=request.now),
         "close_form": CloseForm(),
         **_proposable(request, found.incident),
         "place": "incidents",

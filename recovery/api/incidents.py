@@ -262,7 +262,7 @@ class IncidentDetailShape(IncidentShape):
             **IncidentShape(incident).data,
             "diagnosis": DiagnosisShape(incident.diagnosis).data if incident.diagnosis else None,
             "verification": CheckShape(incident.verification, many=True).data,
-            "clocks": Clocks(asdict(incident_report(incident))).data,
+            "clocks": Clocks(asdict(incident_report(incident, now=timezone.now()))).data,
             "recommendation": RecommendationShape(detail.recommendation).data if detail.recommendation else None,
             "superseded": RecommendationShape(detail.superseded, many=True).data,
             "findings": FindingShape(detail.findings, many=True).data,

@@ -27,7 +27,7 @@ from recovery.core.ledger.slices import Since
 from recovery.core.ledger.spans import to_datetime, to_us
 from recovery.core.ledger.thin import Mark, grid_of, thin
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import CheckpointState, FindingKind, JobState, Outcome, SignalKind
+from recovery.core.types import CheckpointState, FailureClass, FindingKind, JobState, Outcome, SignalKind
 from recovery.models import (
     Attempt,
     AttemptTrace,
@@ -240,5 +240,7 @@ def clocks_of(incident: Incident, changes: tuple[CaseChange, ...] = ()) -> CaseC
         failed_at=incident.failed_at, detected_at=incident.detected_at, recommended_at=incident.recommended_at,
         decided_at=incident.decided_at, acted_at=incident.acted_at, restored_at=incident.restored_at,
         checkpoint_at=incident.checkpoint_at, closed_at=incident.closed_at, failed_step=incident.failed_step,
-        restored_step=incident.restored_step, changes=changes, false_alarm=incident.outcome == Outcome.FALSE_ALARM,
+        restored_step=incident.restored_step, changes=changes,
+        failure_class=FailureClass(incident.failure_class) if incident.failure_class else None,
+        outcome=Outcome(incident.outcome) if incident.outcome else None,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from recovery.core.lifecycle import IncidentState
 from recovery.core.types import CheckpointState, Phase
 from recovery.models import Attempt, Checkpoint, Incident, PolicyVersion
 
+RULES = 2  # counts up with the rules of recovery/core/ledger: what was kept by older ones is kept anew when looked at
 LAG = timedelta(hours=1)  # so long a log line, a checkpoint's second look or a case may be late
 HELD_ONCE = (CheckpointState.COMPLETE, CheckpointState.MISSING)  # one that was rotated away had been complete
 AT_WORK = (Phase.TRAINING, Phase.SAVING, Phase.EVALUATING)  # a healthy attempt goes from one to the other all day
@@ -30,7 +31,7 @@ _EDGES = (
 )  # fmt: skip
 _CASE = (
     "pk", "state", "kind", "failed_at", "detected_at", "recommended_at", "decided_at", "acted_at", "restored_at",
-    "checkpoint_at", "closed_at", "failed_step", "restored_step", "outcome",
+    "checkpoint_at", "closed_at", "failed_step", "restored_step", "outcome", "failure_class",
 )  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def glimpse(runs: Sequence[int], *, now: datetime) -> dict[int, Glimpse]:
     for run, *sums in _saves(Checkpoint.objects.filter(run__in=runs)):
         marks[run].append(sums)
     return {
-        run: Glimpse(edges=_digest((policy, edges[run])), marks=_digest(marks[run]), settled=run not in moving)
+        run: Glimpse(edges=_digest((RULES, policy, edges[run])), marks=_digest(marks[run]), settled=run not in moving)
         for run in runs
     }
 

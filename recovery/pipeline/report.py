@@ -30,7 +30,7 @@ _COSTS = CHARGES[1:]  # each incident counts as one by itself
 # --- one incident ----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IncidentReport:
-    """Seconds between the moments; None where one of the two was not seen (yet). Costs are None until the run"s ledger
+    """Seconds between the moments; None where one of the two was not seen (yet). Costs are None until the run's ledger
     was kept after the incident began.
     """
 
@@ -49,13 +49,13 @@ class IncidentReport:
     decision_gpu_hours: float | None  # that the run would have used meanwhile, held or not
 
 
-def incident_report(incident: Incident) -> IncidentReport:
-    """One query: what its run"s ledger charged it with."""
+def incident_report(incident: Incident, *, now: datetime) -> IncidentReport:
+    """Two queries: what its run's ledger has charged it with up to now."""
     gaps = gaps_of(clocks_of(incident))
     lost = None
     if incident.failed_step is not None and incident.restored_step is not None:
         lost = max(0, incident.failed_step - incident.restored_step)
-    cost = ledger_reads.incident_cost(incident_id=incident.pk)
+    cost = ledger_reads.incident_cost(incident_id=incident.pk, run_id=incident.run_id, now=now)
     return IncidentReport(
         detect_s=gaps.detect / SECOND, recommend_s=_over(gaps.recommend, SECOND), decide_s=_over(gaps.decide, SECOND),
         act_s=_over(gaps.act, SECOND), restore_s=_over(gaps.restore, SECOND),
@@ -100,9 +100,9 @@ class Report:
 
 
 def report(window: Window, *, by: str, now: datetime) -> Report:
-    """Where the time of a window went, by one of GROUPS. At most five queries, however much there is."""
+    """Where the time of a window went, by one of GROUPS. At most six queries, however much there is."""
     totals = ledger_reads.totals_by(window, by, now=now) if by not in INCIDENTS_ONLY else {}
-    incidents = _incidents(window, by)
+    incidents = _incidents(window, by, now=now)
     keys = list(dict.fromkeys([*totals, *incidents]))
     names = _names(by, keys)
     lines = [
@@ -116,9 +116,9 @@ def report(window: Window, *, by: str, now: datetime) -> Report:
     return Report(window=window, by=by, lines=tuple(lines), total=total)
 
 
-def _incidents(window: Window, by: str) -> dict[Key, list[tuple[Any, ...]]]:
+def _incidents(window: Window, by: str, *, now: datetime) -> dict[Key, list[tuple[Any, ...]]]:
     found: dict[Key, list[tuple[Any, ...]]] = defaultdict(list)
-    for key, values in ledger_reads.costs_by(window, by, ("interruption", *_GAPS, *_COSTS)):
+    for key, values in ledger_reads.costs_by(window, by, ("interruption", *_GAPS, *_COSTS), now=now):
         found[key].append(values)
     return found
 
@@ -168,7 +168,7 @@ class RunReport:
 
 
 def run_report(*, run_id: int, now: datetime) -> RunReport:
-    """The whole ledger of one run. Seven queries."""
+    """The whole ledger of one run. Eight queries."""
     window = Window(start=EPOCH, end=now, only={"run": run_id})
     return RunReport(
         line=report(window, by="run", now=now).total,

@@ -12,12 +12,13 @@ from datetime import date, datetime
 from typing import Any
 
 from django.db.models import F, QuerySet, Sum, Value
-from django.db.models.functions import Greatest, Least
+from django.db.models.functions import Coalesce, Greatest, Least
 
 from recovery.core.ledger import Category, Totals
 from recovery.core.ledger.slices import DAY, day_of
 from recovery.core.ledger.spans import to_datetime, to_us
 from recovery.core.ledger.totals import PLACE
+from recovery.core.types import FindingKind
 from recovery.models import IncidentCost, LedgerDay, LedgerEntry, RunLedger
 
 Key = str | int | date
@@ -149,11 +150,65 @@ def costs(window: Window) -> QuerySet[IncidentCost]:
     return IncidentCost.objects.filter(**_only(window, 0), fault_at__gte=window.start, fault_at__lt=window.end)
 
 
-def costs_by(window: Window, by: str, fields: tuple[str, ...]) -> Iterator[tuple[Key, tuple[Any, ...]]]:
-    """Those values of each, with the key that it belongs to. One query."""
+def costs_by(
+    window: Window, by: str, fields: tuple[str, ...], *, now: datetime
+) -> Iterator[tuple[Key, tuple[Any, ...]]]:
+    """Those values of each at this moment, with the key that it belongs to. Two queries."""
     column = "fault_at" if by == "day" else INCIDENT_COLUMNS[by]
-    for found, *values in costs(window).order_by().values_list(column, *fields):
-        yield (found.date() if by == "day" else found), tuple(values)
+    grown = _grown(now=now)
+    for pk, found, *values in costs(window).order_by().values_list("pk", column, *fields):
+        more = grown.get(pk, {})
+        told = (value + more[name] if name in more else value for name, value in zip(fields, values, strict=True))
+        yield (found.date() if by == "day" else found), tuple(told)
+
+
+def dearest(window: Window, count: int, *, now: datetime) -> list[IncidentCost]:
+    """The interruptions that lost most, then those for which it was waited longest, at this moment. Three queries."""
+    grown = _grown(now=now)
+    found = costs(window).filter(interruption=True).select_related("incident__run")
+    kept = found.exclude(pk__in=grown).order_by("-lost_gpu_us", "-deciding_run_gpu_us", "-pk")[:count]
+    rows = [*kept, *(_grow(cost, grown) for cost in found.filter(pk__in=grown))]
+    rows.sort(key=lambda cost: (cost.lost_gpu_us, cost.deciding_run_gpu_us, cost.pk), reverse=True)
+    return rows[:count]
+
+
+# What a run goes on with is charged to its last stop; training that it does is no cost.
+CHARGED = (Category.STALLED, Category.DECIDING, Category.ACTING)
+STOPS = tuple(kind for kind in FindingKind if kind.is_stop)
+
+
+def _grown(*, now: datetime, **only: int) -> dict[int, dict[str, int]]:
+    """What came to the costs of open cases since their ledgers were kept: by incident and column. One query.
+
+    As in recovery/core/ledger/incidents.py the tail of a run belongs to its latest stop. It ends with the decision or
+    the case, whether the ledger was looked at since or not.
+    """
+    stops = IncidentCost.objects.filter(
+        **only, run__ledger__tail_category__in=CHARGED, incident__kind__in=STOPS
+    ).order_by("run", "-fault_at", "pk")
+    rows = stops.annotate(gpus=Coalesce("incident__attempt__gpus", "incident__attempt__job__gpus")).values_list(
+        "run", "pk", "gpus", "incident__decided_at", "incident__closed_at", "run__ledger__kept_us",
+        "run__ledger__tail_category", "run__ledger__tail_gpus",
+    )  # fmt: skip
+    grown: dict[int, dict[str, int]] = {}
+    runs: set[int] = set()
+    for run, pk, gpus, decided_at, closed_at, kept, category, held in rows:
+        if run in runs:
+            continue
+        runs.add(run)
+        ends = [closed_at, decided_at if category == Category.DECIDING else None]
+        end = min([to_us(now), *(at for moment in ends if moment is not None and (at := to_us(moment)) > kept)])
+        time = max(0, end - kept)
+        grown[pk] = {f"{category}_us": time, f"{category}_gpu_us": time * held}
+        if category == Category.DECIDING:
+            grown[pk]["deciding_run_gpu_us"] = time * gpus
+    return grown
+
+
+def _grow(cost: IncidentCost, grown: Mapping[int, Mapping[str, int]]) -> IncidentCost:
+    for name, more in grown.get(cost.pk, {}).items():
+        setattr(cost, name, getattr(cost, name) + more)
+    return cost
 
 
 # --- one run ---------------------------------------------------------------------------------------------------------
@@ -177,6 +232,7 @@ def kept_at(*, run_id: int) -> datetime | None:
     return to_datetime(row.kept_us) if row is not None and row.kept_us else None
 
 
-def incident_cost(*, incident_id: int) -> IncidentCost | None:
-    """None where its ledger was not kept yet."""
-    return IncidentCost.objects.filter(pk=incident_id).first()
+def incident_cost(*, incident_id: int, run_id: int, now: datetime) -> IncidentCost | None:
+    """What it has cost up to now; None where its ledger was not kept yet. Two queries."""
+    cost = IncidentCost.objects.filter(pk=incident_id).first()
+    return None if cost is None else _grow(cost, _grown(now=now, run_id=run_id))

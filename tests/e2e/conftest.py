@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Browser, ConsoleMessage, Page
 
 from recovery.demo.lab import SlurmLab
@@ -91,7 +92,7 @@ def figures(site: Site, request: pytest.FixtureRequest) -> Iterator[None]:
     incident = Incident.objects.last()
     if incident is None:
         return
-    report = incident_report(incident)
+    report = incident_report(incident, now=timezone.now())
     seconds = {
         "scenario": request.node.name,
         "fault → detection": report.detect_s,

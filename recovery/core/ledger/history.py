@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import FindingKind, JobState, Phase
+from recovery.core.types import FailureClass, FindingKind, JobState, Outcome, Phase
+
+# Classes that name no failure: the stop was wanted, or there was none.
+WANTED = frozenset({FailureClass.EXTERNAL_CANCEL, FailureClass.COMPLETED, FailureClass.NOT_A_FAILURE})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +114,8 @@ class CaseClocks:
     failed_step: int | None = None
     restored_step: int | None = None
     changes: tuple[CaseChange, ...] = ()
-    false_alarm: bool = False
+    failure_class: FailureClass | None = None  # None: not diagnosed
+    outcome: Outcome | None = None  # None: open
 
     @property
     def fault_at(self) -> datetime:
@@ -122,6 +126,18 @@ class CaseClocks:
     def is_stop(self) -> bool:
         """Whether the run stood still: a slow run goes on, and is told by its slow spans; one near its limit too."""
         return self.kind.is_stop
+
+    @property
+    def is_interruption(self) -> bool:
+        """Whether the run stopped by a failure that it didn't want (docs/ledger.md, Incidents).
+
+        The class decides. Where it names nothing, the outcome does, but not of a case that was acted upon: there it
+        tells how the restarted job ended, and what had stopped the one before was a failure.
+        """
+        if not self.is_stop or self.outcome is Outcome.FALSE_ALARM or self.failure_class in WANTED:
+            return False
+        unexplained = self.failure_class in (None, FailureClass.UNKNOWN)
+        return not (unexplained and self.outcome is Outcome.STOPPED_ON_PURPOSE and self.acted_at is None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

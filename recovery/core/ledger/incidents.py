@@ -40,7 +40,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IncidentAccount:
-    """One incident. An interruption is a stop that was no false alarm."""
+    """One incident. Which are interruptions: `CaseClocks.is_interruption`."""
 
     incident: int
     fault_at: datetime
@@ -114,7 +114,7 @@ def _account(clocks: CaseClocks, before: tuple[Entry, ...], after: tuple[Entry, 
     return IncidentAccount(
         incident=clocks.incident,
         fault_at=clocks.fault_at,
-        interruption=clocks.is_stop and not clocks.false_alarm,
+        interruption=clocks.is_interruption,
         gaps=gaps_of(clocks),
         steps_lost=lost_steps,
         lost=_cost(before, Category.LOST),

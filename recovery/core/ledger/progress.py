@@ -3,6 +3,9 @@
 A *stretch* is training without going back: from where an attempt continued to where it ended, or went back again. What
 a stretch did beyond the step from which a later one continued was lost; a step up to there survived, or the later one
 couldn't have had it. The newest stretch has no later one: there a complete checkpoint proves what is kept.
+
+Steps count more than words: a word in mid-attempt that it starts from the beginning is passed over where the next
+step lies beyond the last one before it.
 """
 
 from __future__ import annotations
@@ -121,11 +124,11 @@ def _of_attempt(
 ) -> list[Stretch]:
     first, last = bounds
     opened: list[_Open] = []
-    for at, is_step, step in events:
+    for (at, is_step, step), next_step in zip(events, _next_steps(events), strict=True):
         at = min(max(at, first), last)
         if is_step:
             _take_step(opened, at, step)
-        else:
+        elif step or not _goes_on(opened, next_step):
             opened.append(_Open(at, step))
     if not opened and written:
         opened.append(_Open(first, None))
@@ -147,6 +150,23 @@ def _take_step(opened: list[_Open], at: int, step: int) -> None:
         opened.append(_Open(at, None, [(at, step)]))
     elif not part.marks or step > part.marks[-1][1]:
         part.marks.append((at, step))
+
+
+def _next_steps(events: list[tuple[int, int, int]]) -> list[int | None]:
+    """For each event the first step that is reported after it."""
+    found: list[int | None] = []
+    following: int | None = None
+    for _, is_step, step in reversed(events):
+        found.append(following)
+        if is_step:
+            following = step
+    return found[::-1]
+
+
+def _goes_on(opened: list[_Open], next_step: int | None) -> bool:
+    """Whether the next step belies a word that it starts from the beginning: it lies beyond the last one before."""
+    marks = opened[-1].marks if opened else []
+    return bool(marks) and next_step is not None and next_step > marks[-1][1]
 
 
 def _back_from(part: _Open) -> int:

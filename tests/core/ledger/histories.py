@@ -25,7 +25,7 @@ from recovery.core.ledger import (
     StepSeen,
 )
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import FindingKind, JobState, Phase
+from recovery.core.types import FailureClass, FindingKind, JobState, Outcome, Phase
 from tests.core.ledger.stories import START
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Reader:
             failed_at=self.when(), detected_at=self.when(), recommended_at=self.maybe(), decided_at=self.maybe(),
             acted_at=self.maybe(), restored_at=self.maybe(), checkpoint_at=self.maybe(), closed_at=self.maybe(),
             failed_step=self.number(60), restored_step=self.number(60), changes=tuple(change),
-            false_alarm=self.number(4) == 1,
+            outcome=self.one((None, *Outcome)), failure_class=self.one((None, *FailureClass)),
         )  # fmt: skip
 
     def thing(self) -> tuple[str, Any]:

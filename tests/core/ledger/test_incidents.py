@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 
 from recovery.core.ledger import Category, Cost, Gaps, History, gaps_of, incident_accounts, keep_ledger, totals_of
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import FindingKind, JobState
+from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
 from tests.core.ledger.histories import NOW, histories
 from tests.core.ledger.stories import GPUS, at, attempt, case, restored, saved, steps
 
@@ -69,12 +70,42 @@ def test_the_cost_of_one_incident() -> None:
 
 def test_a_slowdown_and_a_false_alarm_are_no_interruptions() -> None:
     slow = case(11, 50, 55, kind=FindingKind.SLOWDOWN, incident=2)
-    wrong = case(11, 56, 57, kind=FindingKind.HANG, incident=3, closed=58, false_alarm=True)
+    wrong = case(11, 56, 57, kind=FindingKind.HANG, incident=3, closed=58, outcome=Outcome.FALSE_ALARM)
     history = History(attempts=RECOVERED.attempts, cases=(CLOCKS, slow, wrong))
     accounts = incident_accounts(history, keep_ledger(history, now=at(70)))
     assert [(a.incident, a.interruption) for a in accounts] == [(1, True), (2, False), (3, False)]
     assert accounts[1].deciding == Cost()
     assert accounts[2].deciding == Cost(time_us=MINUTE, gpu_us=MINUTE * GPUS)
+
+
+ON_PURPOSE = Outcome.STOPPED_ON_PURPOSE
+
+
+@pytest.mark.parametrize(
+    ("failure_class", "outcome", "acted", "counts"),
+    [
+        pytest.param(FailureClass.EXTERNAL_CANCEL, ON_PURPOSE, None, False, id="a person cancelled it"),
+        pytest.param(FailureClass.EXTERNAL_CANCEL, None, None, False, id="and before the case is closed"),
+        pytest.param(FailureClass.COMPLETED, ON_PURPOSE, None, False, id="the job completed"),
+        pytest.param(FailureClass.NOT_A_FAILURE, Outcome.GAVE_UP, None, False, id="a pause"),
+        pytest.param(FailureClass.UNKNOWN, ON_PURPOSE, None, False, id="closed so by a person, and nothing says more"),
+        pytest.param(None, ON_PURPOSE, None, False, id="never diagnosed"),
+        pytest.param(FailureClass.UNKNOWN, ON_PURPOSE, 33, True, id="the restarted job was cancelled"),
+        pytest.param(FailureClass.GPU_HARDWARE, ON_PURPOSE, 33, True, id="the restarted job completed"),
+        pytest.param(FailureClass.HANG_SILENT, ON_PURPOSE, None, True, id="a hang that an approver cancelled"),
+        pytest.param(FailureClass.PREEMPTION, Outcome.RECOVERED, 33, True, id="preempted"),
+        pytest.param(None, None, None, True, id="not diagnosed yet"),
+    ],
+)
+def test_an_interruption_is_a_failure_that_the_run_did_not_want(
+    failure_class: FailureClass | None, outcome: Outcome | None, acted: float | None, counts: bool
+) -> None:
+    clocks = case(
+        10, 18, 21, failure_class=failure_class, outcome=outcome, acted_at=None if acted is None else at(acted)
+    )
+    history = History(attempts=RECOVERED.attempts, cases=(clocks,))
+    (account,) = incident_accounts(history, keep_ledger(history, now=at(70)))
+    assert account.interruption is counts
 
 
 def test_each_stop_is_charged_with_what_was_lost_since_the_one_before() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from recovery.core.ledger import AttemptSpan, History
+from recovery.core.ledger import AttemptSpan, History, keep_ledger
 from recovery.core.types import JobState, Phase
-from tests.core.ledger.stories import attempt, joined, phase, restored, saved, steps, told
+from tests.core.ledger.histories import NOW, histories
+from tests.core.ledger.stories import assert_balanced, at, attempt, joined, phase, restored, saved, steps, told
 
 FIRST = attempt(0, 0, 0, 30, state=JobState.NODE_FAIL)
 LATER = attempt(1, 30, 30)
@@ -90,6 +93,40 @@ def test_steps_that_belie_a_load_line_count_more_than_it() -> None:
 def test_workers_that_start_again_within_an_attempt_lose_what_they_do_again() -> None:
     history = History(attempts=(attempt(0, 0, 0),), steps=(*steps(10, 10, 10, 11), *steps(10, 25, 60, 5)))
     assert trained(history, 30) == [("kept", 10, 14), ("lost", 14, 25), ("not_yet_kept", 25, 30)]
+
+
+def test_a_word_of_a_fresh_start_is_belied_by_steps_that_go_on() -> None:
+    straight = History(attempts=(attempt(0, 0, 0),), steps=steps(10, 10, 10, 11))
+    word = History(restores=(restored(10, 15.5, 0),))
+    assert trained(joined(straight, word), 30) == trained(straight, 30) == [("not_yet_kept", 10, 30)]
+    before = joined(straight, History(restores=(restored(10, 9, 0), restored(10, 15.5, 0), restored(10, 15.6, 0))))
+    assert trained(before, 30) == [("not_yet_kept", 10, 30)]
+
+
+def test_a_fresh_start_from_the_beginning_loses_what_went_before_and_so_does_one_with_nothing_behind_it() -> None:
+    once = History(attempts=(attempt(0, 0, 0),), steps=steps(10, 10, 10, 11), restores=(restored(10, 22, 0),))
+    assert trained(once, 30) == [("lost", 10, 22)]
+    again = joined(once, History(steps=steps(10, 25, 10, 5)))
+    assert trained(again, 30) == [("lost", 10, 22), ("not_yet_kept", 25, 30)]
+    beyond = joined(again, History(restores=(restored(10, 29.5, 0),), steps=steps(10, 30, 60, 3)))
+    assert trained(beyond, 32) == [("lost", 10, 22), ("not_yet_kept", 25, 32)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=2, max_size=20, unique=True), st.lists(st.integers(0, 60), max_size=5))
+def test_words_of_a_fresh_start_among_rising_steps_change_nothing(minutes: list[int], words: list[int]) -> None:
+    seen = tuple(steps(10, minute, 7 * minute, 1)[0] for minute in minutes)
+    history = History(attempts=(attempt(0, 0, 0),), steps=seen)
+    within = tuple(restored(10, word + 0.5, 0) for word in words if min(minutes) <= word < max(minutes))
+    assert keep_ledger(replace(history, restores=within), now=at(70)) == keep_ledger(history, now=at(70))
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories())
+def test_with_words_of_fresh_starts_anywhere_it_balances(history: History) -> None:
+    """All loads of a random history become such words."""
+    words = tuple(replace(restore, step=0) for restore in history.restores)
+    assert_balanced(keep_ledger(replace(history, restores=words), now=NOW), history, NOW)
 
 
 def test_two_reports_that_change_places_are_no_going_back() -> None:

@@ -22,7 +22,7 @@ from recovery.core.ledger import (
     totals_of,
 )
 from recovery.core.ledger.totals import PLACE, PRODUCTIVE
-from recovery.core.types import JobState
+from recovery.core.types import JobState, Outcome
 from tests.core.ledger.stories import at, attempt, case
 from tests.core.ledger.test_incidents import RECOVERED
 
@@ -80,7 +80,7 @@ def test_interruptions_are_counted_per_thousand_hours_of_held_gpus() -> None:
         attempts=(attempt(0, 0, 0, 60 * 10, gpus=100, state=JobState.FAILED),),
         cases=(
             case(10, 600, 600, incident=1, closed=600),
-            case(10, 300, 301, incident=2, closed=302, false_alarm=True),
+            case(10, 300, 301, incident=2, closed=302, outcome=Outcome.FALSE_ALARM),
         ),
     )
     ledger = keep_ledger(history, now=at(700))
