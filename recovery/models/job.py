@@ -116,6 +116,8 @@ class Attempt(Leased):
     nodes = models.JSONField(default=list, blank=True)
     gpus = models.IntegerField(null=True, blank=True)  # of its allocation; None: not seen, the job's own count holds
     seen_at = models.DateTimeField()  # of the scheduler's answer that the above rests on
+    # It had ended when it was first seen, and that after a gap: nobody watched it, so no policy acts on it alone.
+    ended_unwatched = models.BooleanField(default=False)
 
     # what the sources said
     phase = models.CharField(max_length=20, choices=[(p.value, p.value) for p in Phase], default=Phase.QUEUED.value)

@@ -83,6 +83,9 @@ def _rule(incident: Incident, recommendation: Recommendation, *, now: datetime) 
     if ruling.mode is Mode.AUTO and now - incident.failed_at > OLD_NEWS:
         reason = f"{ruling.reason} The failure is older than {OLD_NEWS.seconds // 60} min, so a person decides."
         ruling = Ruling(mode=Mode.APPROVE, rule=ruling.rule, reason=reason)
+    if ruling.mode is Mode.AUTO and incident.attempt.ended_unwatched:
+        reason = f"{ruling.reason} It failed while nobody could watch it, so a person decides."
+        ruling = Ruling(mode=Mode.APPROVE, rule=ruling.rule, reason=reason)
     if ruling.mode is Mode.AUTO and _was_rejected(incident):
         reason = f"{ruling.reason} A person has rejected a restart in this case, so a person decides."
         ruling = Ruling(mode=Mode.APPROVE, rule=ruling.rule, reason=reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from operator import attrgetter
 
@@ -22,6 +22,8 @@ JOB_FIELDS = (
     "seen_at", "vanished_at", "unknown_reason", "listed", "record_key",
 )  # fmt: skip
 ATTEMPT_FIELDS = ("state", "state_reason", "started_at", "ended_at", "exit_code", "exit_signal", "nodes", "gpus")
+
+SKEW = timedelta(seconds=90)  # the controller's clock and ours, and Slurm tells whole seconds
 
 _NOT_STORED = frozenset({"admin_comment", "batch_host"})
 _TIMES = ("submitted_at", "eligible_at", "started_at", "ended_at")
@@ -100,23 +102,32 @@ def options_row(options: CommentOptions) -> dict[str, object]:
     return {name: value for name, value in row.items() if value not in (None, "", [])}
 
 
-def new_attempt(job: Job, record: JobRecord, *, now: datetime, previous: datetime | None) -> Attempt:
-    """The execution that the record shows. `previous`: the time of the picture before; None: this is the first."""
+def new_attempt(job: Job, record: JobRecord, *, now: datetime, previous: datetime | None, after_gap: bool) -> Attempt:
+    """The execution that the record shows. `previous`: the time of the picture before; None: this is the first.
+
+    `after_gap`: that picture was stale already when this one was taken.
+    """
     attempt = Attempt(job=job, number=record.restart_count, submitted_at=record.submitted_at, seen_at=now)
     attempt.phase, attempt.phase_since = Phase.QUEUED, record.submitted_at
     fill_attempt(attempt, record)
-    if _is_old_news(attempt, previous):
+    ended = JobState(attempt.state).is_terminal
+    if ended and _is_old_news(attempt, previous):
         attempt.closed_at = now  # history: shown, never judged and never acted on
-    else:
-        attempt.next_look_at = now
+        return attempt
+    attempt.next_look_at = now
+    attempt.ended_unwatched = ended and after_gap
     return attempt
 
 
 def _is_old_news(attempt: Attempt, previous: datetime | None) -> bool:
-    """True where it had ended before the last picture that we had of the cluster (or before our first one)."""
-    if not JobState(attempt.state).is_terminal or attempt.ended_at is None:
-        return False
-    return previous is None or attempt.ended_at <= previous
+    """True where an ended attempt had ended before the last picture that we had of the cluster (or before our first).
+
+    What a picture did not list and the next one does was submitted between the two, whatever the times say: ended jobs
+    stay listed for a while (MinJobAge). Only what ended clearly before had been hidden from us.
+    """
+    if previous is None:
+        return True
+    return attempt.ended_at is not None and attempt.ended_at <= previous - SKEW
 
 
 def missed_attempts(job: Job, numbers: Iterable[int], *, since: datetime, now: datetime) -> list[Attempt]:

@@ -146,7 +146,9 @@ def _store(cluster: Cluster, reading: _Reading, *, now: datetime) -> None:
         forget_old_events(cluster, now=now)
     store_nodes(cluster, reading.nodes, now=now)
     if reading.jobs is not None:
-        store_jobs(cluster, reading.jobs, reading.known, now=now)
+        # Of another controller this is the first picture, whatever was seen of the one before.
+        previous = cluster.seen_at if cluster.jobs_mark_of == way_of(cluster) else None
+        store_jobs(cluster, reading.jobs, reading.known, previous=previous, now=now)
     if cluster.error:
         audit.record("cluster.answers_again", actor=SYSTEM, at=now, subject_kind="cluster", subject_id=cluster.pk)
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from django.conf import settings
+
 from recovery import audit
 from recovery.access import SYSTEM
 from recovery.core.identity import Identity, identify
@@ -27,16 +29,21 @@ MOST_MISSED = 200  # attempts of a job that no picture showed: of more than that
 
 
 def store_jobs(
-    cluster: Cluster, records: Mapping[str, JobRecord], known: Mapping[str, Listed], *, now: datetime
+    cluster: Cluster,
+    records: Mapping[str, JobRecord],
+    known: Mapping[str, Listed],
+    *,
+    previous: datetime | None,
+    now: datetime,
 ) -> None:
     """Bring the tables to what `records` say. `known`: the jobs of the picture before. Both by job id.
 
-    `cluster.seen_at` is still the time of the picture before.
+    `previous`: the time of that picture; None where there was none of this controller.
     """
     differing = [record for job_id, record in records.items() if _differs(record, known.get(job_id))]
     jobs = _newest_jobs(cluster, differing, known)
     attempts = _attempts_of(jobs.values())
-    changes = _Changes(cluster=cluster, now=now)
+    changes = _Changes(cluster=cluster, previous=previous, now=now)
     for record in differing:
         job = jobs.get(record.job_id)
         changes.take(record, job, attempts.get(job.pk, []) if job else [])
@@ -75,6 +82,7 @@ class _Changes:
     """What is to be written, collected record by record."""
 
     cluster: Cluster
+    previous: datetime | None
     now: datetime
     new_jobs: list[Job] = field(default_factory=list)
     changed_jobs: list[Job] = field(default_factory=list)
@@ -104,8 +112,8 @@ class _Changes:
     def _add_job(self, record: JobRecord) -> None:
         job = job_rows.new_job(self.cluster, record, now=self.now)
         self.new_jobs.append(job)
-        if self.cluster.seen_at is not None:  # on a first picture, what went before is nobody's business
-            self._add_missed(job, range(record.restart_count), since=self.cluster.seen_at)
+        if self.previous is not None:  # on a first picture, what went before is nobody's business
+            self._add_missed(job, range(record.restart_count), since=self.previous)
         self._add_attempt(record, job)
 
     def _update_job(self, record: JobRecord, job: Job, attempts: Sequence[Attempt]) -> None:
@@ -122,7 +130,9 @@ class _Changes:
         self._add_attempt(record, job)
 
     def _add_attempt(self, record: JobRecord, job: Job) -> None:
-        self.new_attempts.append(job_rows.new_attempt(job, record, now=self.now, previous=self.cluster.seen_at))
+        previous, now = self.previous, self.now
+        gap = previous is not None and (now - previous).total_seconds() > settings.STALE_AFTER_S
+        self.new_attempts.append(job_rows.new_attempt(job, record, now=now, previous=previous, after_gap=gap))
 
     def _add_missed(self, job: Job, numbers: range, *, since: datetime) -> None:
         self.new_attempts += job_rows.missed_attempts(job, numbers[-MOST_MISSED:], since=since, now=self.now)
