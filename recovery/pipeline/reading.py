@@ -36,6 +36,10 @@ SKEW = timedelta(seconds=90)  # a line's own time further in the future than thi
 SAVES = frozenset({SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE})
 LOGS, OTHER_TELLERS = "log", ("metrics", "push")
 REACHED = "reached"  # in Attempt.places: how far each teller has come
+EMPTIED = "It was emptied or replaced while it was followed"
+WHAT_IS_LOST = (
+    "What was written between two looks and is in no rotated file beside it (NAME.1, NAME-DATE) was not read."
+)
 ALL_RANKS = -1  # in the table, where a trainer reports for all of them
 
 ReadLog = Callable[..., LogRead]
@@ -151,6 +155,7 @@ def _read_file(
     attempt = reading.attempt
     ended = attempt.ended_at is not None and now > attempt.ended_at + LAST_WORDS
     before = None if row.pk is None else _position(row)
+    lost = row.error if row.error.startswith(EMPTIED) else ""
     reading.rows.append(row)
     mark = file_mark(row.path)  # before the read: what is written during it shows at the next look
     if is_absent(mark) and mark == row.mark:  # the last look searched its folder for another name that it has now
@@ -163,6 +168,8 @@ def _read_file(
         if got.error or got.missing:
             _note_trouble(reading, row, got)
             break
+        if got.anew and row.grew_at is not None:  # else it was an attempt before that wrote what is gone
+            lost = f"{EMPTIED} (seen {now:%Y-%m-%d %H:%M} UTC). {WHAT_IS_LOST}"
         reading.signals += parser.feed_bytes(replace(got.read, rank=log.rank, node=log.node))
         if got.read.data:
             row.grew_at = now
@@ -171,8 +178,8 @@ def _read_file(
         more = got.more
         if not more or _is_full(reading):
             break
-    row.error = got.error[:300]
-    row.mark = "" if more or row.error or got.read.file != row.path else mark
+    row.error = got.error[:300] or lost
+    row.mark = "" if more or got.error or got.read.file != row.path else mark
     reading.more = reading.more or more
     if _position(row) != before:
         reading.changed_rows.append(row)

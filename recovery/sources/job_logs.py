@@ -1,43 +1,29 @@
 """Following a job's log: what was added since the last look, as whole lines.
 
 A log is followed by inode, offset, and a digest of its first bytes and of those just before the offset. A file that was
-replaced, or truncated in place (even if it has grown past the old offset since), is read from its start. A file that a
-second attempt appends to is read on.
+replaced, or truncated in place (even if it has grown past the old offset since), is read from its start, after what was
+rotated away (`recovery.sources.rotated`). A file that a second attempt appends to is read on.
 
 A line that isn't finished waits; of a progress bar, which may never end its line, every state that is finished counts
-(`recovery.core.logs.cut`).
+(`recovery.core.logs.cut`). A hole in a file, which nobody wrote, is passed over.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from pathlib import Path
 
 from recovery.core.logs import cut
 from recovery.core.logs.cut import LogBytes, lines_of
 from recovery.core.types import LogLine
+from recovery.sources import rotated
 from recovery.sources.beneath import NotThere, Refused, open_file, unreadable
+from recovery.sources.cursor import Cursor, continues, inode_of, landmarks, next_data, read_bytes
 
 ROOTS_SETTING = "RECOVERY_LOG_ROOTS"
 MOST_LINES = 50_000  # in one answer: bounds memory where a log is nothing but short lines
-MOST_NEIGHBOURS = 10_000  # names in the folder of a log that was renamed, among which its new name is looked for
-HEAD_BYTES = 1024
-TAIL_BYTES = 256
-_INODE_BITS = 2**63 - 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cursor:
-    """How far a file was read: `offset` bytes, `line` line ends. `head` is opaque (58 characters at most)."""
-
-    inode: int = 0
-    offset: int = 0
-    line: int = 0
-    head: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +31,8 @@ class LogRead:
     """One look at a log: what was added, as bytes (`read`) and as `lines`, those with anything in them.
 
     `error` is not empty where it can't be read (`remedy` then says what would help) and `missing` is True where it
-    isn't there (yet); the cursor is the one handed in then. `more`: bytes are left for the next pass.
+    isn't there (yet); the cursor is the one handed in then. `more`: bytes are left for the next pass. `anew`: it begins
+    at the start of a file although another, or what stood in this one, was read before.
     """
 
     read: LogBytes
@@ -54,6 +41,7 @@ class LogRead:
     remedy: str
     missing: bool
     more: bool
+    anew: bool = False
 
     @property
     def lines(self) -> tuple[LogLine, ...]:
@@ -68,33 +56,28 @@ def read_log(
     A line that isn't finished waits for the next look, unless it is longer than cut.LINE_LIMIT or `final` says that
     nobody writes any more. Only regular files inside `roots` are opened, see `recovery.sources.beneath`.
 
-    A log that was renamed is read on under its new name (`<path>.1`, `<path>-20260203`, …) as long as anything is added
-    there; then the file that took its place is read.
+    A log that was rotated away, by a new name or by a copy, is read to its end first, then those that were rotated away
+    after it, then the file that has its name now; a renamed one as long as anything is added to it.
     """
-    renamed = _renamed(path, cursor) if cursor.inode else ""
-    if renamed:
-        got = _read_one(renamed, cursor, roots=roots, max_bytes=max_bytes, final=final or _is_there(path))
-        if got.read.data or (not got.error and not _is_there(path)):
-            return replace(got, more=got.more or _is_there(path))
-    return _read_one(path, cursor, roots=roots, max_bytes=max_bytes, final=final)
+    away = rotated.renamed(path, cursor, roots=roots, setting=ROOTS_SETTING) if cursor.inode else ""
+    if away:
+        return _read_away(away, path, cursor, roots=roots, max_bytes=max_bytes, final=final)
+    got = _read_one(path, cursor, roots=roots, max_bytes=max_bytes, final=final)
+    copy = rotated.copied(path, cursor, roots=roots, setting=ROOTS_SETTING) if got.anew else None
+    if copy is None:
+        return got
+    rest = _read_one(copy[0], copy[1], roots=roots, max_bytes=max_bytes, final=True)
+    return replace(rest, more=True) if rest.read.data else replace(got, anew=False)
 
 
-def _renamed(path: str, cursor: Cursor) -> str:
-    """The name that the followed file has now, "" where it still has its own, or none that begins like it."""
-    try:
-        if _inode(Path(path).stat()) == cursor.inode:
-            return ""
-    except (OSError, ValueError):
-        pass
-    folder, _, name = path.rpartition("/")
-    try:
-        with os.scandir(folder or "/") as entries:
-            for entry in itertools.islice(entries, MOST_NEIGHBOURS):
-                if entry.name.startswith(name) and entry.name != name and entry.inode() & _INODE_BITS == cursor.inode:
-                    return f"{folder}/{entry.name}"
-    except (OSError, ValueError):
-        return ""
-    return ""
+def _read_away(away: str, path: str, cursor: Cursor, *, roots: Sequence[str], max_bytes: int, final: bool) -> LogRead:
+    """Read on in the file `away` that was called `path`; where it has nothing new, in what was written after it."""
+    got = _read_one(away, cursor, roots=roots, max_bytes=max_bytes, final=final or _is_there(path))
+    if got.read.data or (not got.error and not _is_there(path)):
+        return replace(got, more=got.more or _is_there(path))
+    after = rotated.written_after(away, path, roots=roots, setting=ROOTS_SETTING)
+    got = _read_one(after or path, cursor, roots=roots, max_bytes=max_bytes, final=final or bool(after))
+    return replace(got, more=got.more or bool(after), anew=False)
 
 
 def _is_there(path: str) -> bool:
@@ -128,7 +111,7 @@ def read_end(path: str, *, roots: Sequence[str], max_bytes: int = 256 * 1024) ->
         return None
     try:
         start = max(0, os.fstat(descriptor).st_size - max_bytes)
-        data = _read(descriptor, start, max_bytes)
+        data = read_bytes(descriptor, start, max_bytes)
     except OSError:
         return None
     finally:
@@ -144,50 +127,31 @@ def _nothing(path: str, cursor: Cursor, *, missing: bool = False, refused: Refus
 
 def _follow(descriptor: int, path: str, cursor: Cursor, *, max_bytes: int, final: bool) -> LogRead:
     info = os.fstat(descriptor)
-    if not _continues(descriptor, info, cursor):
-        cursor = Cursor(inode=_inode(info))
-    data = _read(descriptor, cursor.offset, max(max_bytes, cut.LINE_LIMIT + 2))
+    anew = not continues(descriptor, info, cursor)
+    cursor, anew = (Cursor(inode=inode_of(info)), cursor.offset > 0) if anew else (cursor, False)
+    written = next_data(descriptor, cursor.offset, info.st_size)
+    if written - cursor.offset > cut.LINE_LIMIT:  # no line lies in a hole
+        cursor = replace(cursor, offset=written)
+    data = read_bytes(descriptor, cursor.offset, max(max_bytes, cut.LINE_LIMIT + 2))
     at_end = cursor.offset + len(data) >= info.st_size
-    before = _read(descriptor, cursor.offset - 1, 1) if cursor.offset else b""
+    before = _before(descriptor, cursor.offset, info.st_size)
     read, left = given_out(data, path, offset=cursor.offset, line=cursor.line, before=before, final=final and at_end)
     offset, line = cursor.offset + len(read.data), cursor.line + read.data.count(b"\n")
     return LogRead(
         read=read,
-        cursor=Cursor(inode=_inode(info), offset=offset, line=line, head=_landmarks(descriptor, offset)),
+        cursor=Cursor(inode=inode_of(info), offset=offset, line=line, head=landmarks(descriptor, offset)),
         error="",
         remedy="",
         missing=False,
         more=left or not at_end,
+        anew=anew,
     )
 
 
-def _inode(info: os.stat_result) -> int:
-    """Some file systems use all 64 bits, tables hold 63."""
-    return info.st_ino & _INODE_BITS
-
-
-def _continues(descriptor: int, info: os.stat_result, cursor: Cursor) -> bool:
-    """Whether this is still the file that `cursor` stands in, with everything before the offset unchanged."""
-    if cursor.inode != _inode(info) or cursor.offset > info.st_size:
-        return False
-    return cursor.head in ("", _landmarks(descriptor, cursor.offset))
-
-
-def _landmarks(descriptor: int, offset: int) -> str:
-    """Digests of the first bytes and of those before `offset`, as far as there are any."""
-    tail = min(offset, TAIL_BYTES)
-    pieces = (_read(descriptor, 0, min(offset, HEAD_BYTES)), _read(descriptor, offset - tail, tail))
-    return ":".join(blake2b(piece, digest_size=14).hexdigest() for piece in pieces)
-
-
-def _read(descriptor: int, offset: int, count: int) -> bytes:
-    """`count` bytes from `offset`, fewer only at the end of the file."""
-    pieces: list[bytes] = []
-    while count > 0 and (piece := os.pread(descriptor, count, offset)):
-        pieces.append(piece)
-        offset += len(piece)
-        count -= len(piece)
-    return b"".join(pieces)
+def _before(descriptor: int, offset: int, size: int) -> bytes:
+    """The byte in front of `offset`; none where that is the first, or the first one after a hole."""
+    byte = read_bytes(descriptor, offset - 1, 1) if offset else b""
+    return b"" if byte == b"\0" and next_data(descriptor, offset - 1, size) >= offset else byte
 
 
 def given_out(data: bytes, path: str, *, offset: int, line: int, before: bytes, final: bool) -> tuple[LogBytes, bool]:

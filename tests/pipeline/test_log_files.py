@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from recovery.pipeline import reading
 from recovery.pipeline.ingest import ingest_attempt
 from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
 from recovery.pipeline.reading import read_attempt
-from recovery.sources import find_logs, job_logs
+from recovery.sources import find_logs, rotated
+from recovery.sources.cursor import Cursor
 from tests.core.logs.lines import megatron
 from tests.factories import ago, make_attempt, make_job, make_policy
 
@@ -131,11 +133,11 @@ def test_a_log_that_is_gone_is_searched_for_once_and_read_when_it_is_back(
     ingest_attempt(made, now=ago(30))
     searched: list[str] = []
 
-    def search(path: str, cursor: job_logs.Cursor) -> str:
+    def search(path: str, cursor: Cursor, *, roots: Sequence[str], setting: str) -> str:
         searched.append(path)
         return ""
 
-    monkeypatch.setattr(job_logs, "_renamed", search)
+    monkeypatch.setattr(rotated, "renamed", search)
     log.rename(tmp_path / "elsewhere")
     for look in range(3):
         ingest_attempt(made, now=ago(20 - look))
@@ -144,6 +146,34 @@ def test_a_log_that_is_gone_is_searched_for_once_and_read_when_it_is_back(
     write(tmp_path, a="step 3 loss 2\nstep 4 loss 2\n")
     ingest_attempt(made, now=ago(0))
     assert (made.last_step, made.blind_reason) == (4, "")
+
+
+def test_a_log_that_is_emptied_is_said_unless_its_copy_was_read(attempt: Make, tmp_path: Path) -> None:
+    made, log = attempt(f"{tmp_path}/a.out"), tmp_path / "a.out"
+    write(tmp_path, a="step 1 loss 2\n")
+    ingest_attempt(made, now=ago(30))
+    write(tmp_path, a="step 1 loss 2\nstep 2 loss 2\nstep 3 loss 2\n")
+    shutil.copy(log, tmp_path / "a.out.1")
+    write(tmp_path, a="step 4 loss 2\n")
+    ingest_attempt(made, now=ago(20))
+    assert set(Sample.objects.values_list("step", flat=True)) == {1, 2, 3, 4}
+    assert LogFile.objects.get().error == ""
+    write(tmp_path, a="step 7 loss 2\n")
+    for look in range(3):
+        ingest_attempt(made, now=ago(10 - look))
+        assert LogFile.objects.get().error.startswith("It was emptied or replaced while it was followed (seen ")
+    assert (LogFile.objects.get().mark != "", made.last_step, made.blind_reason) == (True, 7, "")
+
+
+def test_that_a_restart_empties_the_log_is_nothing_to_be_said(attempt: Make, tmp_path: Path) -> None:
+    made = attempt(f"{tmp_path}/a.out")
+    write(tmp_path, a="step 1 loss 2\nstep 2 loss 2\n")
+    ingest_attempt(made, now=ago(30))
+    again = make_attempt(job=made.job, number=1, started_at=ago(25), ended_at=None, last_step=None)
+    write(tmp_path, a="step 3 loss 2\nstep 4 loss 2\n")
+    ingest_attempt(again, now=ago(20))
+    assert again.last_step == 4
+    assert not LogFile.objects.exclude(error="").exists()
 
 
 def test_the_policys_pattern_is_the_one_in_force() -> None:

@@ -123,6 +123,119 @@ def test_a_copy_that_is_kept_while_the_log_is_emptied_is_not_read_again(log: Pat
     assert texts(read(log, first.cursor)) == ["two"]
 
 
+def test_what_was_added_before_the_log_was_copied_away_and_emptied_is_read_in_the_copy(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    first = read(log)
+    append(log, b"two\nthree\n")
+    shutil.copy(log, log.with_name("job.out.1"))
+    os.truncate(log, 0)
+    append(log, b"four\n" * 5)
+    second = read(log, first.cursor)
+    assert (texts(second), second.more, second.anew) == (["two", "three"], True, False)
+    assert second.lines[0].file == f"{log}.1"
+    third = read(log, second.cursor)
+    assert (texts(third), third.more, third.anew) == (["four"] * 5, False, False)
+    append(log, b"five\n")
+    assert texts(read(log, third.cursor)) == ["five"]
+
+
+def test_of_several_rotations_between_two_looks_the_oldest_is_read_first(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    got = read(log)
+    append(log, b"two\n")
+    log.rename(log.with_name("job.out.2"))
+    log.with_name("job.out.1").write_bytes(b"three\n")
+    log.write_bytes(b"four\n")
+    seen = []
+    for _ in range(10):
+        got = read(log, got.cursor)
+        seen += texts(got)
+        if not got.more:
+            break
+    assert (seen, got.more) == (["two", "three", "four"], False)
+
+
+def test_dated_rotations_follow_each_other_by_date(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    got = read(log)
+    log.rename(log.with_name("job.out-20260203"))
+    for name, text in (("job.out-20260204", b"two\n"), ("job.out-20260205", b"three\n"), ("job.out", b"four\n")):
+        log.with_name(name).write_bytes(text)
+    seen = []
+    for _ in range(4):
+        got = read(log, got.cursor)
+        seen += texts(got)
+    assert seen == ["two", "three", "four"]
+
+
+def test_a_log_that_was_emptied_and_not_copied_is_read_anew_and_says_so(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    first = read(log)
+    os.truncate(log, 0)
+    append(log, b"two\n")
+    log.with_name("job.out.1").write_bytes(b"another log\n")
+    second = read(log, first.cursor)
+    assert (texts(second), second.anew) == (["two"], True)
+    assert not read(log, second.cursor).anew
+
+
+def test_no_copy_is_looked_for_among_the_logs_of_others(log: Path) -> None:
+    log.write_bytes(b"module load cuda\n")
+    first = read(log)
+    os.truncate(log, 0)
+    for name in ("job.out0", "job.out.err", "job.output.1"):
+        log.with_name(name).write_bytes(b"module load cuda\nnot of this job\n")
+    assert texts(read(log, first.cursor)) == []
+
+
+def test_a_copy_outside_the_roots_is_not_opened(log: Path, tmp_path: Path) -> None:
+    log.write_bytes(b"one\n")
+    first = read(log)
+    (tmp_path / "secret").write_bytes(b"one\nsecret\n")
+    log.with_name("job.out.1").symlink_to(tmp_path / "secret")
+    os.mkfifo(log.with_name("job.out.2"))
+    os.truncate(log, 0)
+    assert texts(read(log, first.cursor)) == []
+
+
+def test_another_file_that_was_given_the_inode_of_a_log_that_is_gone_is_not_taken_for_it(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    first = read(log)
+    log.rename(log.with_name("job.out.err"))  # as if it had been made with the same number
+    log.with_name("job.out.err").write_bytes(b"error stream\nof another file\n")
+    log.write_bytes(b"two\n")
+    assert texts(read(log, first.cursor)) == ["two"]
+
+
+def test_a_writer_that_does_not_notice_that_its_log_was_emptied_is_read_on_behind_the_hole(log: Path) -> None:
+    with log.open("wb") as file:
+        file.write(b"iteration 1\n" * 1_000_000)
+        file.flush()
+        first = read(log, max_bytes=20_000_000)
+        cursor = first.cursor
+        while first.more:
+            first = read(log, cursor)
+            cursor = first.cursor
+        os.truncate(log, 0)
+        file.write(b"iteration 2\n")
+        file.flush()
+        second = read(log, cursor)
+        assert [text.strip("\0") for text in texts(second)] == ["iteration 2"]
+        file.write(b"iteration 3\n")
+        file.flush()
+        assert texts(read(log, second.cursor)) == ["iteration 3"]
+
+
+def test_a_hole_of_a_terabyte_costs_nothing_and_hides_nothing(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    os.truncate(log, 2**40)
+    first = read(log)
+    second = read(log, first.cursor)
+    assert (texts(first), second.more) == (["one"], False)
+    append(log, b"two\n")
+    assert [text.strip("\0") for text in texts(read(log, second.cursor))] == ["two"]
+
+
 def test_a_file_truncated_in_place_is_read_from_its_start(log: Path) -> None:
     log.write_bytes(b"old 1\nold 2\n")
     first = read(log)
