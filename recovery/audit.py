@@ -11,6 +11,7 @@ from django.db import transaction
 from recovery.access import Actor
 from recovery.models import Event, Incident
 from recovery.models.incident import Action
+from recovery.origin import current
 
 
 def record(
@@ -33,6 +34,8 @@ def record(
         at=at,
         actor_kind=actor.kind,
         actor_name=actor.name,
+        request_id=current().request_id,
+        origin=current().place,
         subject_kind=subject_kind,
         subject_id=str(subject_id),
         incident_id=incident_id,
@@ -54,8 +57,9 @@ def record_all(
         raise RuntimeError(f"{verb} was to be recorded outside a transaction.")
     Event.objects.bulk_create(
         Event(
-            at=at, actor_kind=actor.kind, actor_name=actor.name, subject_kind=subject_kind, subject_id=str(subject_id),
-            verb=verb, reason=reason[:500],
+            at=at, actor_kind=actor.kind, actor_name=actor.name, request_id=current().request_id,
+            origin=current().place, subject_kind=subject_kind, subject_id=str(subject_id), verb=verb,
+            reason=reason[:500],
         )
         for subject_id, reason in subjects
     )  # fmt: skip

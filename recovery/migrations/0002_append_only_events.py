@@ -11,12 +11,14 @@ the system check recovery.W010 and tests/api/test_append_only.py notice where it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.apps.registry import Apps
 from django.db import migrations
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
-TABLES = ("recovery_event", "recovery_policyversion")
+TABLES = ("recovery_event", "recovery_policyversion", "recovery_seal")  # those of later migrations too, once they exist
 
 POSTGRESQL_FUNCTION = """
 CREATE OR REPLACE FUNCTION recovery_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -51,26 +53,29 @@ SQLITE = {
 }
 
 
-def create(connection: BaseDatabaseWrapper) -> None:
-    """Make every trigger anew, also where some are still there."""
-    drop(connection)
+def create(connection: BaseDatabaseWrapper, *, only: Sequence[str] = TABLES) -> None:
+    """Make every trigger anew, also where some are still there; of every append-only table, or `only` of these."""
+    drop(connection, only=only)
     postgresql = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
         if postgresql:
             cursor.execute(POSTGRESQL_FUNCTION)
-        for table in TABLES:
+        for table in _present(connection, only):
             for statement in (POSTGRESQL if postgresql else SQLITE).values():
                 cursor.execute(statement.format(table=table))
 
 
-def drop(connection: BaseDatabaseWrapper) -> None:
+def drop(connection: BaseDatabaseWrapper, *, only: Sequence[str] = TABLES) -> None:
     postgresql = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
-        for table in TABLES:
+        for table in _present(connection, only):
             for name in POSTGRESQL if postgresql else SQLITE:
                 cursor.execute(f"DROP TRIGGER IF EXISTS {table}_{name}" + (f" ON {table}" if postgresql else ""))
-        if postgresql:
-            cursor.execute("DROP FUNCTION IF EXISTS recovery_append_only()")
+
+
+def _present(connection: BaseDatabaseWrapper, only: Sequence[str]) -> list[str]:
+    present = connection.introspection.table_names()
+    return [table for table in only if table in present]
 
 
 def make_triggers(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
@@ -79,6 +84,8 @@ def make_triggers(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 def drop_triggers(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     drop(schema_editor.connection)
+    if schema_editor.connection.vendor == "postgresql":
+        schema_editor.execute("DROP FUNCTION IF EXISTS recovery_append_only()")
 
 
 class Migration(migrations.Migration):

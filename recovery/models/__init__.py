@@ -1,6 +1,7 @@
 """Tables, constraints and querysets; no workflow."""
 
 from recovery.models.access import ApiToken, Membership
+from recovery.models.audit import AuditChain, Seal
 from recovery.models.cluster import Cluster, Node, NodeEvent
 from recovery.models.event import Event
 from recovery.models.examination import Examination
@@ -27,6 +28,7 @@ __all__ = [
     "ApiToken",
     "Attempt",
     "AttemptTrace",
+    "AuditChain",
     "BatchScript",
     "BlindSpell",
     "Checkpoint",
@@ -57,6 +59,7 @@ __all__ = [
     "Run",
     "RunLedger",
     "Sample",
+    "Seal",
     "Signal",
     "SourceHealth",
     "TenMinuteRollup",

@@ -12,6 +12,9 @@ class Event(models.Model):
     at = models.DateTimeField(db_index=True)
     actor_kind = models.CharField(max_length=20)  # "user", "token", "system"
     actor_name = models.CharField(max_length=150)
+    # of the request, task or command that it came of, which may leave several events; "" before there were any
+    request_id = models.CharField(max_length=40, blank=True)
+    origin = models.CharField(max_length=100, blank=True)  # from where: a client's address, or what ran on which host
     subject_kind = models.CharField(max_length=30)  # "incident", "action", "recommendation", "policy", "cluster", …
     subject_id = models.CharField(max_length=40)
     incident_id = models.BigIntegerField(

@@ -12,7 +12,7 @@ from django.db.models import F
 
 from recovery import audit
 from recovery.access import SYSTEM
-from recovery.models import Attempt, Cluster, Incident, Upkeep
+from recovery.models import Attempt, AuditChain, Cluster, Incident, Upkeep
 from recovery.models.leased import POISONED, Leased
 from recovery.pipeline.blind_spells import note_blindness
 from recovery.pipeline.transition import LostRace
@@ -58,7 +58,7 @@ def _note_error(row: Leased, error: Exception, *, now: datetime) -> None:
     kind = type(row).__name__.lower()
     why = f"{type(error).__name__}: {error}"[:500]
     with transaction.atomic():
-        if isinstance(row, Incident | Upkeep):
+        if isinstance(row, Incident | Upkeep | AuditChain):
             type(row)._default_manager.filter(pk=row.pk).update(error=why)
         if isinstance(row, Incident):
             Incident.objects.filter(pk=row.pk).update(failed_looks=F("failed_looks") + 1)

@@ -62,6 +62,7 @@ def test_every_table_that_a_person_meets_has_a_word() -> None:
         "IncidentCost",
         "RollupDue",
         "TenMinuteRollup",
+        "AuditChain",
         "Upkeep",
         "Membership",
         "Node",
