@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from recovery.core.speech import steps
-from recovery.core.types import PastFailure
+from recovery.core.types import FailureClass, PastFailure
 
 DAY = timedelta(days=1)
 PER_DAY = 4  # times max_restarts: automatic restarts of one run in 24 hours, new checkpoints or not
@@ -49,3 +49,26 @@ def _same_place(barren: Sequence[PastFailure], failed_step: int | None, toleranc
         elif abs(past.step - failed_step) <= tolerance:
             return f"It failed at step {steps(failed_step)} again, with no new complete checkpoint between."
     return ""
+
+
+def class_spent(
+    history: Sequence[PastFailure], failure_class: FailureClass, *, most: int | None, window: timedelta, now: datetime
+) -> str:
+    """Why no further failure of this class goes without a person; "" if it may. `most` None: no such bound."""
+    if most is None:
+        return ""
+    spent = sum(past.acted and past.failure_class is failure_class and now - past.at <= window for past in history)
+    if spent < most:
+        return ""
+    return f"{spent} restarts for {failure_class} within {window.total_seconds():g} s: at most {most} go without one."
+
+
+def ready_at(history: Sequence[PastFailure], *, backoff: timedelta) -> datetime | None:
+    """When the next automatic restart may come: `backoff` after the last, twice as long for each further one since the
+    last new checkpoint, a day at most. None: at once.
+    """
+    barren = [past.at for past in history if past.acted and not past.checkpoint_since]
+    if not barren or not backoff:
+        return None
+    doublings = min(len(barren) - 1, 17)  # 2**17 s is more than a day
+    return max(barren) + min(DAY, backoff * 2**doublings)
