@@ -71,4 +71,4 @@ def ready_at(history: Sequence[PastFailure], *, backoff: timedelta) -> datetime 
     if not barren or not backoff:
         return None
     doublings = min(len(barren) - 1, 17)  # 2**17 s is more than a day
-    return max(barren) + min(DAY, backoff * 2**doublings)
+    return max(barren) + min(DAY, backoff * (1 << doublings))
