@@ -5,6 +5,7 @@ from recovery.models.audit import AuditChain, Seal
 from recovery.models.cluster import Cluster, Node, NodeEvent
 from recovery.models.event import Event
 from recovery.models.examination import Examination
+from recovery.models.fleet import NodeStrike, Outbreak, Suspect
 from recovery.models.incident import Action, Decision, Finding, Incident, Recommendation
 from recovery.models.job import Attempt, Job, Run
 from recovery.models.ledger import AttemptTrace, BlindSpell, IncidentCost, LedgerDay, LedgerEntry, RunLedger
@@ -48,6 +49,8 @@ __all__ = [
     "MinuteRollup",
     "Node",
     "NodeEvent",
+    "NodeStrike",
+    "Outbreak",
     "Outlook",
     "PolicyVersion",
     "PushBatch",
@@ -62,6 +65,7 @@ __all__ = [
     "Seal",
     "Signal",
     "SourceHealth",
+    "Suspect",
     "TenMinuteRollup",
     "Upkeep",
 ]

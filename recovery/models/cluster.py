@@ -78,6 +78,7 @@ class Node(models.Model):
     reason_at = models.DateTimeField(null=True, blank=True)
     features = models.JSONField(default=list, blank=True)  # those active now
     gpus = models.IntegerField(default=0)
+    switch = models.CharField(max_length=100, blank=True, default="")  # the leaf it hangs on, where Slurm knows
     changed_at = models.DateTimeField()  # when we first saw it in this state
 
     class Meta:

@@ -6,6 +6,7 @@ from django.db.models import Q
 
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, DecisionKind, FailureClass, FindingKind, Mode, Outcome
+from recovery.models.fleet import Outbreak
 from recovery.models.job import Attempt, Run
 from recovery.models.leased import Leased
 from recovery.models.policy import PolicyVersion
@@ -22,6 +23,9 @@ class Incident(Leased):
     previous = models.ForeignKey(
         "self", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )  # the case that this one follows on
+    outbreak = models.ForeignKey(
+        Outbreak, on_delete=models.SET_NULL, null=True, blank=True, related_name="incidents"
+    )  # other runs failed with it
     state = models.CharField(max_length=20, choices=[(s.value, s.value) for s in IncidentState])
     kind = models.CharField(max_length=20, choices=[(k.value, k.value) for k in FindingKind])
     headline = models.CharField(max_length=300, blank=True)
