@@ -18,7 +18,8 @@ class Origin:
     place: str
 
 
-_current: ContextVar[Origin] = ContextVar("origin", default=Origin("", ""))
+NOWHERE = Origin("", "")
+_current: ContextVar[Origin] = ContextVar("origin", default=NOWHERE)
 
 
 def current() -> Origin:
