@@ -2,6 +2,7 @@
 
 from recovery.core.policy.check import Problem, check_rules, problems
 from recovery.core.policy.document import (
+    AVOID_SUSPECTS,
     DEFAULT,
     DEFAULT_MAX_RESTARTS,
     DEFAULT_RULES,
@@ -20,9 +21,10 @@ from recovery.core.policy.document import (
 )
 from recovery.core.policy.match import PassedOver, Question, Traits, deciding_rule
 from recovery.core.policy.reach import unreachable
-from recovery.core.policy.ruling import Acted, Load, Ruling, frozen_by, lower, rule_on
+from recovery.core.policy.ruling import Acted, Load, Ruling, frozen_by, lower, room_for_exclusions, rule_on
 
 __all__ = [
+    "AVOID_SUSPECTS",
     "DEFAULT",
     "DEFAULT_MAX_RESTARTS",
     "DEFAULT_RULES",
@@ -49,6 +51,7 @@ __all__ = [
     "lower",
     "problems",
     "promote_of",
+    "room_for_exclusions",
     "rule_named",
     "rule_on",
     "unreachable",

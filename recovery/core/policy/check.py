@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from recovery.core.logs.own_pattern import PatternError
-from recovery.core.policy.document import DEFAULT, LOG_PATTERN, OnExpiry, log_pattern
+from recovery.core.policy.document import AVOID_SUSPECTS, DEFAULT, LOG_PATTERN, OnExpiry, log_pattern
 from recovery.core.policy.match import DAYS, NAMES, RANGES, clock
 from recovery.core.types import ActionKind, FailureClass, Mode
 
@@ -48,9 +48,7 @@ def check_rules(rules: object) -> list[str]:
 def problems(rules: object) -> list[Problem]:
     """What is wrong, in the order of the document's fields; [] if it can be used."""
     if not isinstance(rules, dict):
-        return [
-            Problem(place=(), message="The policy must be an object with rules, default, breaker, expires_after_s.")
-        ]
+        return [Problem(place=(), message=f"The policy must be a JSON object with the fields {_and(_NEEDED)}.")]
     return [*_fields(rules, (), _TOP, required=_NEEDED), *_twice(rules)]
 
 
@@ -280,4 +278,5 @@ _TOP = {
     "freezes": _list_of(_freeze, "freezes"),
     "expires_after_s": _EXPIRES,
     LOG_PATTERN: _pattern_of_logs,
+    AVOID_SUSPECTS: _must(lambda value: isinstance(value, bool), "true or false"),
 }

@@ -27,8 +27,10 @@ field that was ever known stays readable. Of a rule only `name`, `classes` and `
      "freezes": [{"name": "year's end", "from": "2026-12-23T18:00:00Z", "to": "2027-01-04T08:00:00Z",
                   "clusters": ["*"], "override": "admin"}],
      "expires_after_s": 43200.0,
+     "avoid_suspects": true,
      "log_pattern": "\\\\[upd\\\\] (?P<step>\\\\d+)"}
 
+`avoid_suspects`: a restart keeps away from suspect nodes (recovery/core/node_memory.py), within the breaker's caps.
 `log_pattern`: how the site's own trainers print progress (recovery/core/logs/own_pattern.py).
 """
 
@@ -45,6 +47,7 @@ from recovery.core.logs.own_pattern import OwnPattern, own_pattern
 DEFAULT = "default"  # what decides where no rule matches; no rule may be called so
 DEFAULT_MAX_RESTARTS = 3
 LOG_PATTERN = "log_pattern"
+AVOID_SUSPECTS = "avoid_suspects"
 
 # A fresh installation observes: automation is earned.
 DEFAULT_RULES: dict[str, Any] = {

@@ -254,6 +254,12 @@ def _exclusion_cap(breaker: Mapping[str, Any], new: int, load: Load) -> str:
     return ""
 
 
+def room_for_exclusions(breaker: Mapping[str, Any], load: Load) -> int:
+    """How many more nodes may be excluded before a cap is reached."""
+    by_percent = int(breaker["max_excluded_percent"] * load.total_nodes / 100)
+    return max(0, min(breaker["max_excluded_nodes"], by_percent) - load.excluded_nodes)
+
+
 def _over(case: _Case) -> str:
     """Which limit of the rule itself is reached."""
     limits, load = limits_of(case.rule), case.load
