@@ -22,6 +22,7 @@ from recovery.models.progress import (
     TenMinuteRollup,
     Upkeep,
 )
+from recovery.models.provider import ProviderLane, SecondOpinion
 from recovery.models.script import BatchScript
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Outbreak",
     "Outlook",
     "PolicyVersion",
+    "ProviderLane",
     "PushBatch",
     "PushSender",
     "PushToken",
@@ -63,6 +65,7 @@ __all__ = [
     "RunLedger",
     "Sample",
     "Seal",
+    "SecondOpinion",
     "Signal",
     "SourceHealth",
     "Suspect",
