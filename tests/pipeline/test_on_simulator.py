@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,18 @@ def test_a_job_without_a_fault_opens_no_case(sim: SimDesk) -> None:
     assert attempt.closed_at is not None
     assert attempt.last_step == 100
     assert not Incident.objects.exists()
+
+
+def test_a_job_that_starts_and_dies_between_two_polls_opens_a_case(sim: SimDesk) -> None:
+    sim.now += timedelta(seconds=0.6)
+    sim.run(2)
+    job = sim.submit(Fault(kind=FaultKind.EXIT), name="short", startup_s=0, load_s=0, warm_up_s=0, step_time_s=0.05)
+    while sim.client.job(job).state is not JobState.FAILED:
+        sim.now += timedelta(seconds=0.5)
+        sim.world.advance()
+    assert not Attempt.objects.exists()
+    sim.run_until(Incident.objects.exists, within=30)
+    assert sim.incident.kind == FindingKind.CRASH
 
 
 @pytest.mark.parametrize(
