@@ -11,9 +11,10 @@ from recovery.access import SYSTEM, Actor, Permission, require
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.plans import RULES
 from recovery.core.policy import Load, Ruling, rule_on
-from recovery.core.types import ActionKind, DecisionKind, FindingKind, Mode, Outcome, Proposal
+from recovery.core.types import ActionKind, DecisionKind, Mode, Outcome, Proposal
 from recovery.models import Action, Cluster, Decision, Incident, Node, PolicyVersion, Recommendation
 from recovery.pipeline.facts import current_rules, log_interval, past_failures
+from recovery.pipeline.fleet import failures_beside
 from recovery.pipeline.others import why_anew
 from recovery.pipeline.recommend import shown_hash, stored_diagnosis
 from recovery.pipeline.subject import key_of, subject_of
@@ -119,14 +120,11 @@ def load_of(incident: Incident, *, now: datetime) -> Load:
             excluded.add(parameters["node"])
         elif kind == ActionKind.RESUME:
             excluded.discard(parameters["node"])
-    window = timedelta(seconds=current_rules()["breaker"]["fleet_window_s"])
-    failures = Incident.objects.filter(run__cluster=cluster, kind=FindingKind.CRASH)
-    failures = failures.filter(failed_at__gte=incident.failed_at - window, failed_at__lte=incident.failed_at + window)
     return Load(
         actions_last_hour=actions.filter(called_at__gte=now - timedelta(hours=1)).count(),
         excluded_nodes=len(excluded),
         total_nodes=Node.objects.filter(cluster=cluster).count(),
-        failures_in_window=failures.values("run").distinct().count(),
+        failures_in_window=failures_beside(incident),
         paused=cluster.paused_at is not None,
         paused_reason=cluster.paused_reason,
     )
