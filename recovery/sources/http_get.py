@@ -44,20 +44,34 @@ class Server:
         get = {key: sources.get(f"{name}_{key}", "") for key in ("url", "token_file", "ca_file", "tenant")}
         return cls(name=name, **{**get, "url": get["url"].rstrip("/")})
 
+    def option(self, key: str) -> str:
+        """How its setting is called; one that comes from the environment is written in capitals."""
+        return f"{self.name}_{key.upper() if self.name.isupper() else key}"
+
 
 def ask(
     server: Server, path: str, *, params: Mapping[str, str] | None = None, form: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
 ) -> Any:  # fmt: skip
     """The JSON value that the server answers with. GET with `params`, or POST with `form`. Raises Trouble."""
+    status, body = exchange(server, path, params=params, form=form, timeout_s=timeout_s, most_bytes=most_bytes)
+    return _json(server, status, body)
+
+
+def exchange(
+    server: Server, path: str, *, params: Mapping[str, str] | None = None, form: Mapping[str, str] | None = None,
+    document: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S, most_bytes: int = MOST_BYTES,
+) -> tuple[int, bytes]:  # fmt: skip
+    """Status and body of what the server answers: to GET, or to POST with a form or a JSON document. Raises Trouble."""
+    method = "GET" if form is None and document is None else "POST"
     try:
         with (
             httpx.Client(verify=_verify(server), timeout=timeout_s, trust_env=False, follow_redirects=False) as client,
             client.stream(
-                "GET" if form is None else "POST", server.url + path, params=params, data=form, headers=_headers(server)
+                method, server.url + path, params=params, data=form, json=document, headers=_headers(server)
             ) as answer,
         ):
-            body = _whole(server, answer, timeout_s=timeout_s, most_bytes=most_bytes)
+            return answer.status_code, _whole(server, answer, timeout_s=timeout_s, most_bytes=most_bytes)
     except httpx.TimeoutException:
         raise Trouble(
             f"{server.url} gave no whole answer within {timeout_s:g} s.", _check(server, "that it is not overloaded")
@@ -65,7 +79,6 @@ def ask(
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         what = str(error)[:SHOWN_CHARS] or type(error).__name__
         raise Trouble(f"{server.url} can't be reached ({what}).", _check(server, "that it runs")) from error
-    return _json(server, answer.status_code, body)
 
 
 def _headers(server: Server) -> dict[str, str]:
@@ -77,7 +90,7 @@ def _headers(server: Server) -> dict[str, str]:
             token = Path(server.token_file).read_text(encoding="ascii").strip()
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no plain text"
-            remedy = f"Let this service read it, or correct {server.name}_token_file."
+            remedy = f"Let this service read it, or correct {server.option('token_file')}."
             raise Trouble(f"The token file {server.token_file} can't be read ({why}).", remedy) from None
         headers["Authorization"] = f"Bearer {token}"
     return headers
@@ -89,7 +102,7 @@ def _verify(server: Server) -> ssl.SSLContext | bool:
     try:
         return ssl.create_default_context(cafile=server.ca_file or None)
     except OSError as error:
-        remedy = f"Correct {server.name}_ca_file."
+        remedy = f"Correct {server.option('ca_file')}."
         raise Trouble(f"The certificates of {server.ca_file} can't be used ({error}).", remedy) from None
 
 
@@ -107,24 +120,34 @@ def _whole(server: Server, answer: httpx.Response, *, timeout_s: float, most_byt
     return bytes(body)
 
 
-def _json(server: Server, status: int, body: bytes) -> Any:
+def decoded(server: Server, status: int, body: bytes, *, what: str) -> Any:
+    """The JSON value of an answer. Raises Trouble where it refuses us, sends us elsewhere, or is no JSON."""
     if status in (401, 403):
-        remedy = f"Set {server.name}_token_file to a file with a token that may read."
+        remedy = f"Set {server.option('token_file')} to a file with a token that may read."
         raise Trouble(f"{server.url} refuses us ({status}).", remedy)
     if 300 <= status < 400:
-        raise Trouble(f"{server.url} sends us elsewhere ({status}), and we don't go.", f"Correct {server.name}_url.")
+        sentence = f"{server.url} sends us elsewhere ({status}), and we don't go."
+        raise Trouble(sentence, f"Correct {server.option('url')}.")
     try:
-        found = json.loads(body)
+        return json.loads(body)
     except (ValueError, RecursionError):
         sentence = f"{server.url} answers with status {status} and no JSON."
-        raise Trouble(sentence, _check(server, f"that it is a {server.name}")) from None
+        raise Trouble(sentence, _check(server, f"that it is a {what}")) from None
+
+
+def shown(text: object) -> str:
+    """A short piece of what a server says, in one line."""
+    return "".join(char if char.isprintable() else " " for char in str(text)[:SHOWN_CHARS])
+
+
+def _json(server: Server, status: int, body: bytes) -> Any:
+    found = decoded(server, status, body, what=server.name)
     told = found.get("error") if isinstance(found, dict) else None
     if status != 200 or told or not isinstance(found, dict) or found.get("status") != "success":
-        shown = "".join(char if char.isprintable() else " " for char in str(told or "no reason given")[:SHOWN_CHARS])
-        sentence = f"{server.url} refuses the query ({status}: {shown})."
+        sentence = f"{server.url} refuses the query ({status}: {shown(told or 'no reason given')})."
         raise Trouble(sentence, f"Correct the options of {server.name} that begin with {server.name}_query.")
     return found.get("data")
 
 
 def _check(server: Server, what: str) -> str:
-    return f"Check {server.name}_url, that this machine reaches it, and {what}."
+    return f"Check {server.option('url')}, that this machine reaches it, and {what}."
