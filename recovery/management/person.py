@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 
-from recovery.access import Actor
+from recovery.access import Actor, Permission
 
 
 def at_the_command_line() -> Actor:
@@ -13,4 +13,4 @@ def at_the_command_line() -> Actor:
         name = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as in a container
         name = "somebody"
-    return Actor(kind="system", name=f"{name} at the command line", user_id=None, permissions=frozenset())
+    return Actor(kind="system", name=f"{name} at the command line", user_id=None, permissions=frozenset(Permission))
