@@ -392,6 +392,7 @@ class HuggingFaceCallback:
 
     def __init__(self, desk: RecoveryDesk | None = None) -> None:
         self.desk = desk or RecoveryDesk()
+        self._next: Any = None  # told after the step's own report, which comes first: progress would end it
 
     def __getattr__(self, name: str) -> Any:
         """Every other event of the trainer, those of later releases too, means nothing to us."""
@@ -408,19 +409,36 @@ class HuggingFaceCallback:
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if getattr(control, "should_evaluate", False):
-            self.desk.phase("evaluating")
+            self._next = lambda: self.desk.phase("evaluating")
         elif getattr(control, "should_save", False):
-            self.desk.save_started(state.global_step, str(getattr(args, "output_dir", "")))
+            self._next = lambda: self._saves(args, state)
+        if not getattr(control, "should_log", False):
+            self._tell_next()
+
+    on_epoch_end = on_step_end  # what is due at the end of an epoch is asked for only there
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if logs and "loss" in logs:
             self.desk.progress(state.global_step, logs["loss"])
+        self._tell_next()
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._next = None
         self.desk.phase("training")
+        if getattr(control, "should_save", False):
+            self._saves(args, state)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._next = None
         self.desk.save_durable(state.global_step, str(getattr(args, "output_dir", "")))
+
+    def _saves(self, args: Any, state: Any) -> None:
+        self.desk.save_started(state.global_step, str(getattr(args, "output_dir", "")))
+
+    def _tell_next(self) -> None:
+        told, self._next = self._next, None
+        if told is not None:
+            told()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.desk.finished()
@@ -436,6 +454,7 @@ class _LightningHooks:
 
     desk: RecoveryDesk
     every_n_steps = 1
+    _saving = -1  # the step whose save was told: Lightning writes a file for each of the names that it keeps
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         if trainer.global_step:
@@ -457,7 +476,9 @@ class _LightningHooks:
             self.desk.phase("training")
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
-        self.desk.save_started(trainer.global_step, _folder(trainer))
+        if trainer.global_step != self._saving:
+            self._saving = trainer.global_step
+            self.desk.save_started(trainer.global_step, _folder(trainer))
 
     def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
         self.desk.failure(exception)

@@ -323,9 +323,30 @@ def test_the_trainer_of_hugging_face_tells_what_it_does(desk: Desk) -> None:
     assert client.flush(10)
     assert [(row["kind"], row.get("step") or row.get("phase")) for row in desk.rows] == [
         ("loaded", 500), ("progress", 500), ("save_started", 500), ("save_durable", 500), ("phase", "evaluating"),
-        ("phase", "training"), ("finished", None),
+        ("phase", "training"), ("save_started", 500), ("finished", None),
     ]  # fmt: skip
     assert desk.rows[2]["path"] == "/out"
+
+
+def test_a_pause_is_told_after_the_report_of_its_step(desk: Desk) -> None:
+    """The trainer asks for both in the same hook, and reports first."""
+    client = client_of(desk)
+    callback = HuggingFaceCallback(client)
+    arguments, state = SimpleNamespace(output_dir="/out"), SimpleNamespace(global_step=0)
+    control = SimpleNamespace(should_log=True, should_save=True, should_evaluate=True)
+    callback.on_train_begin(arguments, state, control)
+    state.global_step = 8
+    callback.on_step_end(arguments, state, control)
+    callback.on_log(arguments, state, control, logs={"loss": 1.5})
+    callback.on_evaluate(arguments, state, control, metrics={})
+    callback.on_save(arguments, state, control)
+    control = SimpleNamespace(should_log=False, should_save=True, should_evaluate=False)
+    callback.on_epoch_end(arguments, state, control)
+    assert client.flush(10)
+    assert [(row["kind"], row.get("step") or row.get("phase")) for row in desk.rows] == [
+        ("fresh_start", None), ("progress", 8), ("phase", "evaluating"), ("phase", "training"), ("save_started", 8),
+        ("save_durable", 8), ("save_started", 8),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["lightning.pytorch", "pytorch_lightning"])
@@ -348,6 +369,7 @@ def test_lightning_tells_what_it_does(name: str, desk: Desk, monkeypatch: pytest
     callback.on_validation_start(trainer, None)
     callback.on_validation_end(trainer, None)
     callback.on_save_checkpoint(trainer, None, {})
+    callback.on_save_checkpoint(trainer, None, {})  # the second file of the same save: last.ckpt
     callback.on_exception(trainer, None, RuntimeError("NCCL error"))
     callback.on_train_end(trainer, None)
     assert client.flush(10)

@@ -9,8 +9,11 @@ PYTHON is the interpreter of an environment that holds the trainer; nothing of i
     composer                      pip install mosaicml
     orbax                         pip install orbax-checkpoint jax
 
+    hf_push, lightning_push       as hf and lightning: with the client's callback, which pushes to a desk on loopback
+
 Each trains a model of a few numbers on the CPU, without any download, is killed in the middle of a save where there is
-one to be killed in, and started again. Kept are its log as it is, and its folder at that moment and at the end.
+one to be killed in, and started again. Kept are its log as it is, and its folder at that moment and at the end. Those
+that push run half of the way, then the rest; kept are the rows that came.
 """
 
 from __future__ import annotations
@@ -28,6 +31,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.client.desk_server import running_desk  # noqa: E402
+
+CLIENT = ROOT / "recovery" / "client"
 BASE = Path("/tmp/ckpt")  # stands in the logs, so it is the same everywhere
 PATIENCE_S = 60
 LARGEST = 64 * 1024  # of a file that is kept
@@ -47,6 +56,7 @@ class Scenario:
     dies: bool = False  # the script kills itself in a save, when it is told "die"
     options: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
+    pushes: bool = False
 
 
 def within(folder: str, *, has: str, lacks: str) -> Callable[[Path], bool]:
@@ -94,6 +104,18 @@ SCENARIOS = {
     "composer": Scenario(
         script="composer_trainer", packages=("mosaicml", "torch"), kill_when=there("ep1-ba12-rank0.pt")
     ),
+    "hf_push": Scenario(
+        script="hf_trainer",
+        packages=("transformers", "accelerate", "torch"),
+        options=("push", "evaluate"),
+        pushes=True,
+    ),
+    "lightning_push": Scenario(
+        script="lightning_trainer",
+        packages=("lightning", "torch"),
+        options=("push", "evaluate"),
+        pushes=True,
+    ),
     "orbax": Scenario(script="orbax_manager", packages=("orbax-checkpoint", "jax"), kill_when=orbax_temporary),
 }
 
@@ -110,7 +132,9 @@ def record(python: str, name: str, scenario: Scenario) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     target.mkdir(parents=True)
     run.mkdir(parents=True)
-    if scenario.kill_when is None:
+    if scenario.pushes:
+        record_pushed(python, name, scenario, target)
+    elif scenario.kill_when is None:
         start(python, name, scenario, target / "whole.log")
     else:
         die = ("die",) if scenario.dies else ()
@@ -122,6 +146,22 @@ def record(python: str, name: str, scenario: Scenario) -> None:
     (target / "about.json").write_text(
         json.dumps({each: installed[each] for each in scenario.packages}, indent=1) + "\n"
     )
+
+
+def record_pushed(python: str, name: str, scenario: Scenario, target: Path) -> None:
+    """Run half of it, then the rest, and keep what the desk was told each time, with seconds since the first row."""
+    for moment, option in (("half", "half"), ("resumed", "resume")):
+        with running_desk() as desk:
+            os.environ.update(
+                RECOVERY_DESK_URL=desk.url, RECOVERY_DESK_TOKEN="rdp_x_y", RECOVERY_DESK_JOB="4711",
+                PYTHONPATH=str(CLIENT),
+            )  # fmt: skip
+            log = target / f"{moment}.log"
+            start(python, name, scenario, log, option)
+            log.unlink()
+        begin = min(row["at"] for row in desk.rows)
+        rows = [{**row, "at": round(row["at"] - begin, 3)} for row in desk.rows]
+        (target / f"{moment}.json").write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
 
 
 def start(

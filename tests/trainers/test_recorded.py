@@ -16,7 +16,7 @@ from recovery.offline.logs import lines_of
 from recovery.sources.checkpoints import scan_checkpoints
 
 RECORDED = Path(__file__).parent / "recorded"
-RUNS = sorted(each.name for each in RECORDED.iterdir() if each.is_dir())
+RUNS = sorted({log.parent.name for log in RECORDED.glob("*/*.log")})
 S = SignalKind
 
 

@@ -1,4 +1,7 @@
-"""Hugging Face Trainer: a language model of a few numbers, on a CPU. hf_trainer.py FOLDER [resume] [nan]"""
+"""Hugging Face Trainer: a language model of a few numbers, on a CPU.
+
+hf_trainer.py FOLDER [resume] [nan] [push] [evaluate] [half]
+"""
 
 import logging
 import sys
@@ -16,9 +19,15 @@ model = GPT2LMHeadModel(
 )
 rows = [{"input_ids": (ids := torch.randint(0, 16, (8,))), "labels": ids} for _ in range(48)]
 arguments = TrainingArguments(
-    output_dir=folder, max_steps=24, per_device_train_batch_size=2, logging_steps=2, save_steps=4, save_total_limit=2,
+    output_dir=folder, max_steps=12 if "half" in options else 24, per_device_train_batch_size=2, logging_steps=2,
+    save_steps=4, save_total_limit=2,
     learning_rate=float("inf") if "nan" in options else 1e-3, logging_nan_inf_filter="filter" in options,
-    use_cpu=True, report_to=[],
+    use_cpu=True, report_to=[], eval_strategy="steps" if "evaluate" in options else "no", eval_steps=8,
 )  # fmt: skip
-trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+callbacks = []
+if "push" in options:  # the client lies in PYTHONPATH; its address is in the environment
+    from recovery_desk_client import HuggingFaceCallback
+
+    callbacks = [HuggingFaceCallback()]
+trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows[:4], callbacks=callbacks)
 trainer.train(resume_from_checkpoint="resume" in options)

@@ -1,4 +1,7 @@
-"""PyTorch Lightning: one linear layer, on a CPU. lightning_trainer.py FOLDER [resume] [tqdm]"""
+"""PyTorch Lightning: one linear layer, on a CPU.
+
+lightning_trainer.py FOLDER [resume] [tqdm] [push] [evaluate] [half]
+"""
 
 import sys
 
@@ -19,6 +22,9 @@ class Model(lightning.LightningModule):
         self.log("train_loss", loss, prog_bar=True)
         return loss
 
+    def validation_step(self, batch, number):
+        self.log("val_loss", self.layer(batch[0]).square().mean())
+
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters())
 
@@ -34,13 +40,23 @@ saves = ModelCheckpoint(
     mode="max",
     save_last=True,
 )
-bars = [TQDMProgressBar()] if "tqdm" in options else []
+others = [TQDMProgressBar()] if "tqdm" in options else []
+if "push" in options:  # the client lies in PYTHONPATH; its address is in the environment
+    from recovery_desk_client import lightning_callback
+
+    others.append(lightning_callback())
 trainer = lightning.Trainer(
-    max_steps=24,
+    max_steps=12 if "half" in options else 24,
     accelerator="cpu",
     log_every_n_steps=1,
-    callbacks=[saves, *bars],
+    callbacks=[saves, *others],
     logger=False,
     default_root_dir=folder,
 )
-trainer.fit(Model(), torch.utils.data.DataLoader(rows, batch_size=8), ckpt_path="last" if "resume" in options else None)
+evaluated = torch.utils.data.DataLoader(rows, batch_size=40) if "evaluate" in options else None
+trainer.fit(
+    Model(),
+    torch.utils.data.DataLoader(rows, batch_size=8),
+    evaluated,
+    ckpt_path="last" if "resume" in options else None,
+)
