@@ -57,7 +57,7 @@ def carry_out(action: Action, *, client: SlurmClient, now: datetime, clock: Call
 
 def _observe(action: Action, attempt: Attempt, *, client: SlurmClient, now: datetime) -> tuple[Next | None, Target]:
     """The next step, or None where the scheduler gave no trustworthy answer; and what its call is made on."""
-    target = target_of(action, attempt, comment="")
+    target = target_of(action, attempt, None)
     try:
         # A node stays what it is whatever became of the job.
         record = None if ActionKind(action.kind) in ON_NODES else job_of(attempt, client)
@@ -67,7 +67,7 @@ def _observe(action: Action, attempt: Attempt, *, client: SlurmClient, now: date
     except SlurmError:
         return None, target
     _note_new_job(action, world, now=now)
-    target = target_of(action, attempt, comment=record.admin_comment if record is not None else "")
+    target = target_of(action, attempt, record)
     step = next_step(_intent(action, attempt, target, client=client, now=now), world)
     return _doubt(action, attempt, record, step, client=client, now=now) or step, target
 

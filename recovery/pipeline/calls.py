@@ -10,11 +10,12 @@ from django.conf import settings
 
 from recovery.core.plans import Step
 from recovery.core.speech import duration, listed
-from recovery.core.types import ActionKind
+from recovery.core.types import ActionKind, JobState
 from recovery.models import Action, Attempt, Job
+from recovery.pipeline.observe import as_read
 from recovery.pipeline.scripts import submission_of
 from recovery.pipeline.subject import MARK, submitted_id
-from recovery.slurm.base import Operation, SlurmClient, SlurmRefused
+from recovery.slurm.base import JobRecord, Operation, SlurmClient, SlurmRefused
 from recovery.sources.beneath import NotThere, Refused
 from recovery.sources.trackers import read_tracker, write_tracker
 
@@ -23,18 +24,14 @@ MAX_ADMIN_COMMENT = 1000  # characters that back ends take
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """What the calls of one action are made on. `comment` is the job's admin comment as it was just read."""
+    """What the calls of one action are made on: `job`, and its admin comment `comment`, as they were just read."""
 
     kind: ActionKind
-    attempt: Attempt
+    job: Job
     parameters: Mapping[str, Any]
     exclude_nodes: tuple[str, ...]
     comment: str = ""
     new_id: str = ""  # of the job that a resubmission made
-
-    @property
-    def job(self) -> Job:
-        return self.attempt.job
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -44,10 +41,12 @@ class Target:
         return (self.new_id or "NEW-JOB") if self.kind is ActionKind.RESUBMIT else self.job.job_id
 
 
-def target_of(action: Action, attempt: Attempt, *, comment: str) -> Target:
+def target_of(action: Action, attempt: Attempt, record: JobRecord | None) -> Target:
+    """`record`: the job as it was just read. What its user or an admin changed since our picture is not undone."""
     return Target(
-        kind=ActionKind(action.kind), attempt=attempt, parameters=action.parameters, new_id=submitted_id(action),
-        exclude_nodes=tuple(action.exclude_nodes), comment=comment,
+        kind=ActionKind(action.kind), job=as_read(attempt.job, record), parameters=action.parameters,
+        new_id=submitted_id(action), exclude_nodes=tuple(action.exclude_nodes),
+        comment=record.admin_comment if record is not None else "",
     )  # fmt: skip
 
 
@@ -100,7 +99,7 @@ _CALLS: dict[Step, Callable[[Target, SlurmClient], str | None]] = {
     Step.DRAIN_NODE: lambda target, client: client.drain_node(target.parameters["node"], drain_reason(target)),
     Step.RESUME_NODE: lambda target, client: client.resume_node(target.parameters["node"]),
     Step.SUBMIT: lambda target, client: client.submit(
-        submission_of(target.attempt, target.parameters, target.exclude_nodes)
+        submission_of(target.job, target.parameters, target.exclude_nodes)
     ),
     Step.WRITE_TRACKER: _write,
 }
@@ -131,16 +130,11 @@ _ORDER: dict[ActionKind, tuple[Step, ...]] = {
 def preview(target: Target, client: SlurmClient) -> list[str]:
     """The exact operations of an action, in order. Raises SlurmError for what can't be."""
     steps = list(_ORDER[target.kind])
-    if target.kind is ActionKind.RESUBMIT and target.attempt.job.state in _ENDED:
+    if target.kind is ActionKind.RESUBMIT and JobState(target.job.state).is_terminal:
         steps.remove(Step.CANCEL)
     if target.kind is ActionKind.RESTORE_OLDER and target.parameters.get("then") != "requeue":
         steps.remove(Step.REQUEUE)
     return [command(step, target, client) for step in steps]
-
-
-_ENDED = frozenset(
-    {"failed", "timeout", "node_fail", "completed", "out_of_memory", "boot_fail", "preempted", "deadline"}
-)
 
 
 def command(step: Step, target: Target, client: SlurmClient) -> str:
@@ -179,7 +173,7 @@ def _is_new(target: Target) -> bool:
 
 def _submission(target: Target) -> str:
     """What is handed to sbatch, in words: the script is too long for a line."""
-    what = submission_of(target.attempt, target.parameters, target.exclude_nodes)
+    what = submission_of(target.job, target.parameters, target.exclude_nodes)
     changes = [f"without {listed(what.excluded_nodes)}" if what.excluded_nodes else ""]
     changes.append(f"with a time limit of {duration(what.time_limit_s)}" if what.time_limit_s else "")
     changes += [f"{name}={value}" for name, value in what.environment.items()]

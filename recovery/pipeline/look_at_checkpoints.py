@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import PurePosixPath
 
 from django.conf import settings
 from django.db import transaction
@@ -67,6 +68,16 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
     changed = any(row.checked_at == now for row in known.values()) or any(it.path not in known for it in found.looks)
     foresee_checkpoints(attempt, now=now, changed=changed)
     return ""
+
+
+def still_complete(row: Checkpoint) -> bool:
+    """Whether what was seen complete is on disk as it was then; where a look can't tell, what was seen counts."""
+    settled = {row.path: row.fingerprint} if row.fingerprint else {}
+    found = scan_checkpoints(str(PurePosixPath(row.path).parent), roots=settings.CHECKPOINT_ROOTS, settled=settled)
+    look = next((each for each in found.looks if each.path == row.path), None)
+    if look is None:
+        return bool(found.error) or not found.whole
+    return look.state is CheckpointState.COMPLETE and look.fingerprint == row.fingerprint
 
 
 def _beyond(run: Run, found: FolderScan, known: Mapping[str, Checkpoint]) -> dict[str, Checkpoint]:

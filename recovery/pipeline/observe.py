@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,7 +11,9 @@ from django.conf import settings
 from recovery.core.diagnose.exits import HELD
 from recovery.core.plans import Hold, NewJob, NodeSeen, Seen, TrackerSeen, World
 from recovery.core.types import ActionKind, CheckpointState, JobState, NodeState
-from recovery.models import Action, Attempt, Checkpoint
+from recovery.models import Action, Attempt, Checkpoint, Job
+from recovery.pipeline.job_rows import fill_job
+from recovery.pipeline.look_at_checkpoints import still_complete
 from recovery.pipeline.scripts import find_submitted
 from recovery.pipeline.subject import submitted_id
 from recovery.slurm.base import HELD_BY_REQUEUE, JobNotFound, JobRecord, NodeRecord, SlurmClient
@@ -35,6 +38,15 @@ def job_of(attempt: Attempt, client: SlurmClient) -> JobRecord | None:
         return client.job(attempt.job.job_id)
     except JobNotFound:
         return None
+
+
+def as_read(job: Job, record: JobRecord | None) -> Job:
+    """The row with what the scheduler says now, not to be saved; the row itself where it lists no such job."""
+    if record is None:
+        return job
+    fresh = copy(job)
+    fill_job(fresh, record, now=job.seen_at)
+    return fresh
 
 
 def world_of(action: Action, attempt: Attempt, record: JobRecord | None, client: SlurmClient) -> World:
@@ -90,7 +102,7 @@ def _new_job(action: Action, attempt: Attempt, client: SlurmClient) -> NewJob | 
         found = find_submitted(attempt, action.parameters["key"], since=since, client=client)
     if not found:  # one whose id is known exists, whatever a list says: it is never submitted again
         return NewJob(job_id=number, state=JobState.UNKNOWN, hold=Hold.OTHER) if number else None
-    record = found[0]  # of an array of one task; a second submission under the same key stays held for ever
+    record = found[0]  # of an array of one task
     return NewJob(job_id=record.job_id, state=record.state, hold=hold_of(record))
 
 
@@ -98,6 +110,7 @@ def _tracker(action: Action, attempt: Attempt) -> TrackerSeen | None:
     tracker = read_tracker(action.parameters["folder"], roots=settings.CHECKPOINT_ROOTS)
     if tracker is None or tracker.name != action.parameters["tracker"]:
         return None
-    step = action.parameters["step"]
-    whole = Checkpoint.objects.filter(run=attempt.job.run_id, step=step, state=CheckpointState.COMPLETE).exists()
-    return TrackerSeen(content=tracker.content, complete=whole or "undoes" in action.parameters)
+    rows = Checkpoint.objects.filter(run=attempt.job.run_id, step=action.parameters["step"])
+    row = rows.filter(state=CheckpointState.COMPLETE).first()
+    whole = "undoes" in action.parameters or (row is not None and still_complete(row))
+    return TrackerSeen(content=tracker.content, complete=whole)

@@ -113,7 +113,7 @@ def store_recommendation(
 def operations_of(row: Recommendation, attempt: Attempt, *, client: SlurmClient, now: datetime) -> list[str]:
     """The exact operations in their order, with that of the key where it will be left."""
     target = Target(
-        kind=ActionKind(row.action), attempt=attempt, parameters=row.parameters, exclude_nodes=tuple(row.exclude_nodes)
+        kind=ActionKind(row.action), job=attempt.job, parameters=row.parameters, exclude_nodes=tuple(row.exclude_nodes)
     )
     shown = preview(target, client)
     if not shown or not RULES[target.kind].marks or not mark_for(target, client, now=now):

@@ -9,16 +9,26 @@ did not take, and the user's own comment stays as it was.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from recovery.models import Attempt, BatchScript, Job
 from recovery.pipeline.subject import MARK
-from recovery.slurm.base import JobNotFound, JobRecord, Operation, SlurmClient, SlurmError, Submission
+from recovery.slurm.base import (
+    JobNotFound,
+    JobRecord,
+    Operation,
+    SlurmClient,
+    SlurmError,
+    SlurmRefused,
+    SlurmUnreachable,
+    Submission,
+)
 
 CLOCKS_APART = timedelta(minutes=2)  # so far the controller's clock may be behind ours
-MOST_READ = 50  # scripts that are read to find one job of ours among others of the same user and name
+MOST_READ = 500  # scripts that are read in one look to find one job of ours among others of the same user
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:=&|()\[\]*@+/%-]{1,300}")  # what can stand on an #SBATCH line as one word
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
@@ -54,9 +64,8 @@ def why_not_resubmitted(job: Job, *, client: SlurmClient) -> str:
     return ""
 
 
-def submission_of(attempt: Attempt, parameters: Mapping[str, Any], exclude_nodes: Sequence[str]) -> Submission:
+def submission_of(job: Job, parameters: Mapping[str, Any], exclude_nodes: Sequence[str]) -> Submission:
     """The job once more, held, with the changes of `parameters` (time_limit_s, environment), run by the same user."""
-    job = attempt.job
     text = BatchScript.objects.get(job=job).text
     limit = parameters.get("time_limit_s", job.time_limit_s)
     return Submission(
@@ -94,7 +103,10 @@ def with_lines(script: str, lines: Sequence[str]) -> str:
 
 
 def find_submitted(attempt: Attempt, key: str, *, since: datetime, client: SlurmClient) -> list[JobRecord]:
-    """The records of the job that was submitted under `key`: one, or those of an array. Raises SlurmError."""
+    """The records of the job that was submitted under `key`: one, or those of an array; none where it is certain.
+
+    Raises SlurmError, also where there are more jobs to look into than that.
+    """
     job = attempt.job
     found = [
         record
@@ -104,15 +116,27 @@ def find_submitted(attempt: Attempt, key: str, *, since: datetime, client: Slurm
     marked = [record for record in found if f"{MARK}{key}" in record.admin_comment]
     if marked:
         return marked
-    alike = sorted((r for r in found if r.name == job.name), key=lambda r: r.submitted_at, reverse=True)[:MOST_READ]
-    return [record for record in alike if _carries(record, key, client=client)]
+    scripts: dict[str, list[JobRecord]] = defaultdict(list)  # tasks of an array share one; ours was submitted held
+    for record in sorted(found, key=lambda r: (r.name != job.name, not r.held, r.submitted_at)):
+        scripts[record.job_id.partition("_")[0]].append(record)
+    for number, records in enumerate(scripts.values()):
+        if number == MOST_READ:
+            tried = f"find the job that was submitted as {MARK}{key}"
+            raise SlurmUnreachable(f"{job.user} has submitted more than {MOST_READ} others since", tried=tried)
+        if _carries(records[0], key, named=job.name, client=client):
+            return records
+    return []
 
 
-def _carries(record: JobRecord, key: str, *, client: SlurmClient) -> bool:
+def _carries(record: JobRecord, key: str, *, named: str, client: SlurmClient) -> bool:
     try:
         return f"# {MARK}{key}:" in client.batch_script(record.job_id)
     except JobNotFound:
         return False
+    except SlurmRefused as refused:
+        if refused.permanent and record.name != named:
+            return False  # an interactive job has no script
+        raise
 
 
 def check_environment(given: Any) -> str:

@@ -81,7 +81,9 @@ def held_by_us(job: Job) -> bool:
         return False
     kinds = (ActionKind.HOLD, ActionKind.RELEASE)
     done = Action.objects.filter(incident__run=job.run_id, kind__in=kinds, state=ActionState.CONVERGED)
-    last = done.filter(incident__attempt__job=job).order_by("pk").last()
-    if last is None or last.kind != ActionKind.HOLD:
+    attempts = dict(Attempt.objects.filter(job=job).values_list("pk", "started_at"))
+    rows = done.order_by("-pk").select_related("incident")
+    last = next((row for row in rows if row.parameters.get("attempt", row.incident.attempt_id) in attempts), None)
+    if last is None or last.kind != ActionKind.HOLD or last.observed_at is None:
         return False
-    return not Attempt.objects.filter(job=job, started_at__gt=last.observed_at).exists()
+    return not any(started and started > last.observed_at for started in attempts.values())

@@ -11,8 +11,10 @@ from recovery.core.types import ActionKind, FindingKind, JobState
 from recovery.models import Action, Attempt, Cluster, Incident, Job, Node
 from recovery.pipeline.decide import acts_automatically, is_paused
 from recovery.pipeline.eligible import eligible_nodes
+from recovery.pipeline.observe import as_read
 from recovery.pipeline.others import in_records, in_the_way
 from recovery.pipeline.recommend import shown_hash
+from recovery.pipeline.subject import held_by_us
 from recovery.slurm.base import HELD_BY_PEOPLE, JobRecord, SlurmClient, SlurmError
 
 # What puts a job back into the queue, whose other hold would then be in the way.
@@ -88,7 +90,9 @@ def _is_held(action: Action, record: JobRecord | None) -> str:
 def _special(action: Action, attempt: Attempt, record: JobRecord | None, *, now: datetime) -> Next | None:
     kind = ActionKind(action.kind)
     if action.exclude_nodes and record is not None:
-        return _exclusion(action, attempt.job, record, now=now)
+        return _exclusion(action, as_read(attempt.job, record), now=now)
+    if kind is ActionKind.RELEASE and action.parameters["of"] == "us" and not held_by_us(as_read(attempt.job, record)):
+        return refuse("the job is held, but not by us: that hold is not ours to release")
     if kind is ActionKind.EXTEND_TIME_LIMIT and record is not None:
         return _too_short(action, record, now=now)
     if kind is ActionKind.RESUME:
@@ -96,10 +100,10 @@ def _special(action: Action, attempt: Attempt, record: JobRecord | None, *, now:
     return None
 
 
-def _exclusion(action: Action, job: Job, record: JobRecord, *, now: datetime) -> Next | None:
+def _exclusion(action: Action, job: Job, *, now: datetime) -> Next | None:
     """An exclusion never leaves the job fewer nodes than it needs; nodes may have gone since it was proposed."""
     excluded = set(action.exclude_nodes)
-    wanted = excluded & set(record.required_nodes)
+    wanted = excluded & set(job.required_nodes)
     if wanted:
         reason = f"The job was submitted for {', '.join(sorted(wanted))} by name: without it, it could never start."
         return Next(step=Step.FAIL, reason=reason)

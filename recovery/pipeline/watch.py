@@ -231,8 +231,7 @@ def _next_look_at_attempt(attempt: Attempt, *, now: datetime) -> datetime | None
     """While it lives as often as its cluster is polled; once it has ended until its facts have settled."""
     vanished = attempt.job.vanished_at
     if vanished is not None and now - vanished > VANISHED:
-        Attempt.objects.filter(pk=attempt.pk).update(closed_at=now)
-        return None
+        return _close(attempt, now=now)
     if not JobState(attempt.state).is_terminal:
         return now + timedelta(seconds=attempt.job.cluster.poll_interval_s)
     settled = (attempt.ended_at or attempt.seen_at) + timedelta(seconds=settings.SETTLE_S)

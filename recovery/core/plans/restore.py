@@ -29,11 +29,11 @@ def _then(intent: Intent, world: World) -> Next:
 
 
 def _point(intent: Intent, job: Seen, tracker: TrackerSeen | None) -> Next | None:
-    """What is left to do about the tracker; None where it names what it shall."""
+    """What is left to do about the tracker; None where we have seen to it that it names what it shall."""
     wanted, old = intent.parameters["write"], intent.parameters["old"]
     if tracker is None:
         return stop(intent, "the tracker can't be read")
-    if tracker.content == wanted:
+    if tracker.content == wanted and intent.has_begun(Step.WRITE_TRACKER):
         return None
     if tracker.content != old:
         return stop(intent, f"the tracker says {tracker.content[:50]!r} now, it said {old[:50]!r}")
