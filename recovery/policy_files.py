@@ -20,6 +20,18 @@ from recovery.core.policy.check import Place, Problem
 LONGEST = 1_000_000  # characters; the largest policy (500 rules) has a tenth of that
 WIDTH = 110
 
+# The core schema of YAML 1.2: true, false, null and plain numbers; everything else is a text. By name: what it looks
+# like, and how it may begin.
+CORE_SCHEMA = {
+    "bool": (re.compile(r"^(?:true|false)$"), [*"tf"]),
+    "null": (re.compile(r"^(?:null|~|)$"), ["n", "~", ""]),
+    "int": (re.compile(r"^[-+]?\d{1,18}$"), [*"-+0123456789"]),
+    "float": (
+        re.compile(r"^[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d{1,3})?$"),
+        [*"-+.0123456789"],
+    ),
+}
+
 
 class BadPolicyFile(Exception):
     """What is wrong, one sentence each, with the line where there is one."""
@@ -126,19 +138,14 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
         rare = any(sign in text for sign in "\x85\u2028\u2029")  # line ends that only quotes keep as they are
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if rare else None)
+        other = any(pattern.match(text) for pattern, _ in CORE_SCHEMA.values())  # PyYAML's own idea of them is narrower
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if rare or other else None)
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)
 
 
-# The core schema of YAML 1.2: true, false, null and plain numbers; everything else is a text.
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:null|~|)$"), ["n", "~", ""])
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?\d{1,18}$"), list("-+0123456789"))
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d{1,3})?$"),
-    list("-+.0123456789"),
-)  # fmt: skip
+for _tag, (_pattern, _first) in CORE_SCHEMA.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, _first)
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))  # 010 is ten
 _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery import policy_files
@@ -115,12 +115,18 @@ _SCALARS = st.none() | st.booleans() | st.integers(-10, 10**9) | st.text(max_siz
 )  # fmt: skip
 
 
-@given(st.recursive(_SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner)))
+@settings(deadline=None)
+@given(
+    st.recursive(
+        _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    )
+)
 def test_whatever_is_written_comes_back_as_it_was(value: Any) -> None:
     document, _ = policy_files._parsed(policy_files.write({"value": value}))
     assert document == {"value": value}
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@, \n0", max_size=60))
 def test_no_text_breaks_the_reader(text: str) -> None:
     assert errors_of(text)
