@@ -85,7 +85,7 @@ def _from_log(lasting: Sequence[Signal], facts: AttemptFacts, places: Places) ->
         rule = RULES_BY_ID[signal.rule]
         found = re.search(rule.pattern, signal.text)
         named = (found.groupdict().get("node") or "") if found else ""
-        nodes = places.named(named) or places.of(signal.node, signal.rank)
+        nodes = places.named(named) if named else places.of(signal.node, signal.rank)  # another's node is none of ours
         at, exact = times[signal.file, signal.line]
         evidence = Evidence(
             text=signal.text,

@@ -278,6 +278,23 @@ def test_no_expression_names_a_node_outside_the_attempt(expression: str) -> None
 
 # --- hostile logs -----------------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun: error: Node failure on gpu-99",
+        "gpu-99:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.1.0.2<4> with status=12 vendor err 129",
+        "Jan 10 22:14:03 gpu-99 kernel: NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.",
+    ],
+)
+def test_what_is_said_of_another_jobs_node_is_said_of_none_of_ours(line: str) -> None:
+    """Also where the job has one node only, on which everything else is that it says."""
+    for nodes in (NODES, NODES[:1]):
+        facts = ended(nodes=nodes, signals=read([line], nodes=nodes))
+        assert {node for clue in gather(facts).all for node in clue.nodes} == set()
+        assert diagnose(facts, crash(facts)).nodes == ()
+
+
 _ANY_LINE = st.sampled_from([line for lines in LOG_LINES.values() for line in lines])
 _ANY_EVENT = st.sampled_from([text for texts in NODE_EVENTS.values() for text in texts] + [XID.format(79)])
 
