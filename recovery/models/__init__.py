@@ -1,6 +1,7 @@
 """Tables, constraints and querysets; no workflow."""
 
 from recovery.models.access import ApiToken, Membership
+from recovery.models.alarm import Alarm
 from recovery.models.audit import AuditChain, Seal
 from recovery.models.cluster import Cluster, Node, NodeEvent
 from recovery.models.event import Event
@@ -27,6 +28,7 @@ from recovery.models.script import BatchScript
 
 __all__ = [
     "Action",
+    "Alarm",
     "ApiToken",
     "Attempt",
     "AttemptTrace",

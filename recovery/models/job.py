@@ -137,6 +137,11 @@ class Attempt(Leased):
     fresh_start = models.BooleanField(default=False)  # the trainer said that it starts without a checkpoint
     parser_memory = models.JSONField(default=dict, blank=True)  # what the log parser carries from one look to the next
     read_at = models.DateTimeField(null=True, blank=True)  # when its log was last read
+    # what is known of its pauses, its run's earlier attempts included: the longest silence that it came back from,
+    # fading, and for how long it was seen to train
+    longest_wait_s = models.FloatField(default=0)
+    watched_s = models.FloatField(default=0)
+    alarms_at = models.DateTimeField(null=True, blank=True)  # when it was last judged for alarms
     # the last judgement found nothing, and holds until then (recovery.core.quiet), as long as what it rests on is
     # the same (its digest) and reports come at the usual pace; None: the next look judges
     quiet_until = models.DateTimeField(null=True, blank=True)
