@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path, re_path
 
 from dashboard.views import (
@@ -12,6 +11,7 @@ from dashboard.views import (
     decide,
     incidents,
     live,
+    log_in,
     log_pattern,
     nodes,
     overview,
@@ -25,8 +25,8 @@ from dashboard.views import (
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
-    path("login/", LoginView.as_view(template_name="login.html", redirect_authenticated_user=True), name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("login/", log_in.LogIn.as_view(), name="login"),
+    path("logout/", log_in.LogOut.as_view(), name="logout"),
     path("incidents/", incidents.incidents, name="incidents"),
     path("incidents/<int:pk>/", incidents.incident, name="incident"),
     path("incidents/<int:pk>/evidence/<int:index>/", incidents.surroundings, name="surroundings"),

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import task_prerun
+
+from recovery.origin import on_this_host, set_origin
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "recovery.settings")
 
 app = Celery("recovery")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["recovery"])
+
+
+@task_prerun.connect
+def _note_origin(task_id: str, **_: Any) -> None:
+    """What a task records names the task; the next one takes its place."""
+    set_origin(on_this_host("worker"), request_id=task_id)

@@ -11,7 +11,7 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 
 from recovery.core import lifecycle, types, words
-from recovery.env import broker, database, env_bool, env_float, env_list, env_rate, env_str, env_zone
+from recovery.env import broker, database, env_bool, env_float, env_list, env_rate, env_str, env_zone, provider
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env_str("RECOVERY_DATA_DIR", str(BASE_DIR / "var"))).absolute()
@@ -32,6 +32,8 @@ CHECKPOINT_ROOTS = env_list("RECOVERY_CHECKPOINT_ROOTS", LOG_ROOTS)
 LOG_TIME_ZONE = env_zone("RECOVERY_LOG_TIME_ZONE", "UTC")
 # A site's own failure signatures (docs/diagnose.md), put before those that come with the product.
 SIGNATURES = env_str("RECOVERY_SIGNATURES")
+# An external diagnostic service, whose answers are shown beside our verdicts (docs/providers.md); None: built-in rules.
+PROVIDER = provider(lease_s=LEASE_S)
 # Floors of the hang detector (recovery/core/detectors/hang.py explains them).
 HANG_FLOOR_S = env_float("RECOVERY_HANG_FLOOR_S", 300, least=1)
 HANG_FIRST_STEP_S = env_float("RECOVERY_HANG_FIRST_STEP_S", 1800, least=1)
@@ -70,6 +72,7 @@ INSTALLED_APPS = [
     "dashboard.apps.DashboardConfig",
 ]
 MIDDLEWARE = [
+    "recovery.middleware.OriginMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dashboard.middleware.ContentSecurityPolicyMiddleware",

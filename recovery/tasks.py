@@ -10,7 +10,7 @@ from kombu.exceptions import OperationalError
 
 from recovery.doctor import stored as examinations
 from recovery.models import Cluster
-from recovery.pipeline import account, measure, reconcile, upkeep, watch
+from recovery.pipeline import account, audit_chain, measure, reconcile, second_opinion, upkeep, watch
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.registry import client_for
 
@@ -31,8 +31,12 @@ def tick() -> None:
         examine_cluster.apply_async((pk,), expires=expires)
     for pk in upkeep.due(now):
         keep_tables.apply_async((pk,), expires=expires)
+    for pk in audit_chain.due(now):
+        keep_audit_chain.apply_async((pk,), expires=expires)
     for pk in measure.due(now):
         measure_source.apply_async((pk,), expires=expires)
+    for pk in second_opinion.due(now):
+        ask_provider.apply_async((pk,), expires=expires)
     for keys in account.due(now):
         watch_ledgers.apply_async((keys,), expires=expires)
     for pk in due.clusters:
@@ -73,9 +77,19 @@ def measure_source(pk: int) -> None:
     measure.measure_source(pk, clock=reconcile.utc_now)
 
 
+@shared_task(name="recovery.ask_provider")
+def ask_provider(pk: int) -> None:
+    second_opinion.ask_next(pk, clock=reconcile.utc_now)
+
+
 @shared_task(name="recovery.keep_tables")
 def keep_tables(pk: int) -> None:
     upkeep.keep(pk, clock=reconcile.utc_now)
+
+
+@shared_task(name="recovery.keep_audit_chain")
+def keep_audit_chain(pk: int) -> None:
+    audit_chain.keep(pk, clock=reconcile.utc_now)
 
 
 def wake_incident(pk: int) -> None:

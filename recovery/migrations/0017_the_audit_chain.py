@@ -6,12 +6,12 @@ transaction ends: whoever gets that lock alone knows that below the newest id no
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from importlib import import_module
 
 from django.apps.registry import Apps
 from django.db import migrations, models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-from django.utils import timezone
 
 from recovery.core.chain import FIELDS, GENESIS, link
 
@@ -19,6 +19,7 @@ guards = import_module("recovery.migrations.0002_append_only_events")
 
 WRITERS_LOCK = 1_380_275_029  # as in recovery/pipeline/audit_chain.py
 BATCH = 1000
+AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
 NOTE_WRITERS = f"""
 CREATE OR REPLACE FUNCTION recovery_event_writer() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -56,7 +57,7 @@ def seal_what_is_there(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> N
             made.append(seals(id=last, number=number, digest=digest))
         seals._default_manager.bulk_create(made)
     chain = apps.get_model("recovery", "AuditChain")._default_manager
-    chain.create(sealed_id=last, sealed_number=number, sealed_digest=digest, next_look_at=timezone.now())
+    chain.create(sealed_id=last, sealed_number=number, sealed_digest=digest, next_look_at=AT_ONCE)
 
 
 class Migration(migrations.Migration):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db import OperationalError, connection, transaction
 
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 EVERY = timedelta(seconds=10)  # so old an event may be before it is sealed
 ROUND_EVERY = timedelta(hours=1)  # between the beginnings of two rounds of verification
 SLICE = timedelta(seconds=2)  # so long one pass verifies; the next pass goes on
+AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
 BATCH = 1000  # rows read, or sealed, at a time
 
 # Shared by transactions that write events: recovery/migrations/0017_the_audit_chain.py says it to the database.
@@ -45,7 +46,7 @@ GoOn = Callable[[], bool]
 def due(now: datetime) -> list[int]:
     """The key of the row that drives it, where it is due. It is made where it is missing."""
     if not AuditChain.objects.exists():
-        AuditChain.objects.bulk_create([AuditChain(next_look_at=now)], ignore_conflicts=True)
+        the_chain()
     return list(AuditChain.due(now).values_list("pk", flat=True))
 
 
@@ -68,9 +69,13 @@ def keep(pk: int, *, clock: Clock) -> None:
 
 def the_chain(*, locked: bool = False) -> AuditChain:
     """The one row; locked for as long as the transaction lasts, where asked."""
-    AuditChain.objects.bulk_create([AuditChain()], ignore_conflicts=True)
-    rows = AuditChain.objects.select_for_update() if locked else AuditChain.objects
-    return rows.get(name="events")
+    rows = AuditChain.objects.filter(name="events")
+    rows = rows.select_for_update() if locked else rows
+    found = rows.first()
+    if found is None:
+        AuditChain.objects.bulk_create([AuditChain(next_look_at=AT_ONCE)], ignore_conflicts=True)
+        found = rows.get()
+    return found
 
 
 # --- sealing ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand
 
 from recovery.core.speech import counted
 from recovery.doctor import stored as examinations
-from recovery.pipeline import measure, reconcile, upkeep
+from recovery.pipeline import audit_chain, measure, reconcile, second_opinion, upkeep
 from recovery.tasks import client_of
 
 
@@ -21,8 +21,12 @@ class Command(BaseCommand):
             examinations.examine_and_store(pk, client_for=client_of, clock=reconcile.utc_now)
         for pk in measure.due(reconcile.utc_now()):
             measure.measure_source(pk, clock=reconcile.utc_now)
+        for pk in second_opinion.due(reconcile.utc_now()):
+            second_opinion.ask_next(pk, clock=reconcile.utc_now)
         for pk in upkeep.due(reconcile.utc_now()):
             upkeep.keep(pk, clock=reconcile.utc_now)
+        for pk in audit_chain.due(reconcile.utc_now()):
+            audit_chain.keep(pk, clock=reconcile.utc_now)
         seen = [
             counted(len(keys), word)
             for keys, word in ((done.clusters, "cluster"), (done.attempts, "attempt"), (done.incidents, "incident"))
