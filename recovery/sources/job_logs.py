@@ -135,8 +135,9 @@ def _follow(descriptor: int, path: str, cursor: Cursor, *, max_bytes: int, final
     data = read_bytes(descriptor, cursor.offset, max(max_bytes, cut.LINE_LIMIT + 2))
     at_end = cursor.offset + len(data) >= info.st_size
     before = _before(descriptor, cursor.offset, info.st_size)
-    read, left = given_out(data, path, offset=cursor.offset, line=cursor.line, before=before, final=final and at_end)
-    offset, line = cursor.offset + len(read.data), cursor.line + read.data.count(b"\n")
+    final = final and at_end
+    read, ends, left = given_out(data, path, offset=cursor.offset, line=cursor.line, before=before, final=final)
+    offset, line = cursor.offset + len(read.data), cursor.line + ends
     return LogRead(
         read=read,
         cursor=Cursor(inode=inode_of(info), offset=offset, line=line, head=landmarks(descriptor, offset)),
@@ -154,15 +155,17 @@ def _before(descriptor: int, offset: int, size: int) -> bytes:
     return b"" if byte == b"\0" and next_data(descriptor, offset - 1, size) >= offset else byte
 
 
-def given_out(data: bytes, path: str, *, offset: int, line: int, before: bytes, final: bool) -> tuple[LogBytes, bool]:
-    """What of the bytes from `offset` on can be given out now, and whether more of them could be.
+def given_out(
+    data: bytes, path: str, *, offset: int, line: int, before: bytes, final: bool
+) -> tuple[LogBytes, int, bool]:
+    """What of the bytes from `offset` on can be given out now, how many lines end in it, and whether more could be.
 
     What went before is told by the one byte in front: after anything but an end a line goes on that was too long.
     """
     skipping = before not in (b"", b"\n", b"\r")
     end = _end_of(data, skipping=skipping, final=final)
-    used = _some_lines(data, end)
-    return LogBytes(data=data[:used], file=path, offset=offset, line=line, cut=skipping), used < end
+    used, ends = _some_lines(data, end)
+    return LogBytes(data=data[:used], file=path, offset=offset, line=line, cut=skipping), ends, used < end
 
 
 def _end_of(data: bytes, *, skipping: bool, final: bool) -> int:
@@ -178,8 +181,9 @@ def _end_of(data: bytes, *, skipping: bool, final: bool) -> int:
     return len(data) if final or skipping or rest > cut.LINE_LIMIT else piece
 
 
-def _some_lines(data: bytes, end: int) -> int:
-    """`end`, or where MOST_LINES lines end before it."""
-    if end <= MOST_LINES or data.count(b"\n", 0, end) <= MOST_LINES:
-        return end
-    return len(data) - len(data.split(b"\n", MOST_LINES)[-1])
+def _some_lines(data: bytes, end: int) -> tuple[int, int]:
+    """`end`, or where MOST_LINES lines end before it, and how many lines end until there."""
+    ends = data.count(b"\n", 0, end)
+    if ends <= MOST_LINES:
+        return end, ends
+    return len(data) - len(data.split(b"\n", MOST_LINES)[-1]), MOST_LINES
