@@ -3,11 +3,11 @@
 from recovery.models.access import ApiToken, Membership
 from recovery.models.alarm import Alarm
 from recovery.models.audit import AuditChain, Seal
-from recovery.models.cluster import Cluster, Node, NodeEvent
+from recovery.models.cluster import Cluster, KillSwitch, Node, NodeEvent
 from recovery.models.event import Event
 from recovery.models.examination import Examination
 from recovery.models.fleet import NodeStrike, Outbreak, Suspect
-from recovery.models.incident import Action, Decision, Finding, Incident, Recommendation
+from recovery.models.incident import Action, Agreement, Decision, Finding, Incident, Recommendation
 from recovery.models.job import Attempt, Job, Run
 from recovery.models.ledger import AttemptTrace, BlindSpell, IncidentCost, LedgerDay, LedgerEntry, RunLedger
 from recovery.models.measure import KernelLog, PushBatch, PushSender, PushToken, Reading, SourceHealth
@@ -28,6 +28,7 @@ from recovery.models.script import BatchScript
 
 __all__ = [
     "Action",
+    "Agreement",
     "Alarm",
     "ApiToken",
     "Attempt",
@@ -45,6 +46,7 @@ __all__ = [
     "IncidentCost",
     "Job",
     "KernelLog",
+    "KillSwitch",
     "LedgerDay",
     "LedgerEntry",
     "LogFile",

@@ -67,6 +67,20 @@ class Cluster(Leased):
         return abs(age) > settings.STALE_AFTER_S  # a picture of the future tells of a clock that was set back
 
 
+class KillSwitch(models.Model):
+    """Stops what policies do by themselves on all clusters, those that are added later too. One row, or none."""
+
+    pulled_at = models.DateTimeField()
+    pulled_by = models.CharField(max_length=150)
+    reason = models.CharField(max_length=300)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(pk=1), name="one_kill_switch")]
+
+    def __str__(self) -> str:
+        return f"pulled by {self.pulled_by}"
+
+
 class Node(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="nodes")
     name = models.CharField(max_length=100)

@@ -73,6 +73,9 @@ class Incident(Leased):
     danger_at = models.DateTimeField(null=True, blank=True, db_index=True)
     danger_step = models.IntegerField(null=True, blank=True)
     danger = models.CharField(max_length=500, blank=True)
+    # out of the queue until then, unless something new is seen
+    snoozed_until = models.DateTimeField(null=True, blank=True)
+    snoozed_by = models.CharField(max_length=150, blank=True)
     outcome = models.CharField(max_length=30, choices=[(o.value, o.value) for o in Outcome], blank=True)
     outcome_reason = models.CharField(max_length=500, blank=True)
 
@@ -133,6 +136,14 @@ class Recommendation(models.Model):
     mode = models.CharField(max_length=20, choices=[(m.value, m.value) for m in Mode], blank=True)
     mode_reason = models.CharField(max_length=300, blank=True)
     rule = models.CharField(max_length=100, blank=True)  # of the policy: the one that decided
+    passed_over = models.JSONField(default=list, blank=True)  # [{"rule", "why"}] of those before it
+    shadow = models.BooleanField(default=False)  # it would have gone by itself; its rule is in shadow
+    # what deciding takes (recovery.core.policy.Approval), and what happens where nobody does
+    approval = models.JSONField(default=dict, blank=True)
+    on_expiry = models.CharField(max_length=20, blank=True)
+    escalate_at = models.DateTimeField(null=True, blank=True)  # None: never, or done
+    escalate_to = models.JSONField(default=list, blank=True)  # channels
+    amends = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="amended_by")
 
     class Meta:
         ordering = ["-created_at", "-id"]
@@ -140,6 +151,26 @@ class Recommendation(models.Model):
             models.UniqueConstraint(
                 fields=["incident"], condition=Q(superseded_at=None), name="one_current_recommendation"
             )
+        ]
+
+
+class Agreement(models.Model):
+    """One person's approval of one recommendation. The last one that the policy asks for makes the decision."""
+
+    recommendation = models.ForeignKey(Recommendation, on_delete=models.CASCADE, related_name="agreements")
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    actor_name = models.CharField(max_length=150)  # kept when the account goes
+    as_owner = models.BooleanField(default=False)  # counted as the job's user, not by a role
+    comment = models.CharField(max_length=500, blank=True)
+    hash = models.CharField(max_length=64)  # of what was shown
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["at"]
+        constraints = [
+            models.UniqueConstraint(fields=["recommendation", "actor_name"], name="one_agreement_per_person")
         ]
 
 
@@ -153,6 +184,9 @@ class Decision(models.Model):
     )
     actor_name = models.CharField(max_length=150)  # kept when the account goes
     reason = models.CharField(max_length=500, blank=True)
+    # why it was rejected, one of a short list (recovery.core.types.Rejection); "" for other decisions and older ones
+    rejection = models.CharField(max_length=20, blank=True)
+    overrode = models.CharField(max_length=100, blank=True)  # name of the freeze that it was made in spite of
     hash = models.CharField(max_length=64)  # of what was shown
     at = models.DateTimeField()
 

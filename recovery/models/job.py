@@ -28,6 +28,10 @@ class Run(models.Model):
     # "" where something in it was still being written
     folder_mark = models.CharField(max_length=80, blank=True)
     folder_read_at = models.DateTimeField(null=True, blank=True)
+    # somebody took over: nothing is done for this run by policy until it is given back
+    hands_off_at = models.DateTimeField(null=True, blank=True)
+    hands_off_by = models.CharField(max_length=150, blank=True)
+    hands_off_reason = models.CharField(max_length=300, blank=True)
 
     class Meta:
         ordering = ["-created_at"]
