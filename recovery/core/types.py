@@ -371,6 +371,8 @@ class AttemptFacts:
     gpu: GpuFacts | None = None  # None: nobody measures, or nothing was measured lately
     saved_at: datetime | None = None  # when the run's newest checkpoint was complete; asked for near the time limit
     save_every_s: float | None = None  # between two checkpoints of the run
+    longest_wait_s: float = 0.0  # the longest silence that the run came back from, fading (detectors/hang.py)
+    watched_s: float = 0.0  # so long the run was seen to train, in this attempt and those before it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -384,6 +386,8 @@ class PastFailure:
     rule: str = ""
     nodes: tuple[str, ...] = ()
     checkpoint_since: bool = False  # a new checkpoint became complete between it and the present failure
+    elsewhere: bool = False  # after it the run went on on other nodes than `nodes`
+    shared: bool = False  # it was part of an outbreak: other runs failed with it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
