@@ -45,6 +45,7 @@ def tick() -> None:
         watch_attempts.apply_async((keys,), expires=expires)
     for pk in due.incidents:
         work_on_incident.apply_async((pk,), expires=expires)
+    reconcile.review_fleet(now=now)
 
 
 @shared_task(name="recovery.watch_cluster")

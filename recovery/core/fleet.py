@@ -108,8 +108,12 @@ class Group:
     shared: tuple[Shared, ...]
 
     @property
+    def run_keys(self) -> frozenset[int]:
+        return frozenset(case.run for case in self.cases)
+
+    @property
     def runs(self) -> int:
-        return len({case.run for case in self.cases})
+        return len(self.run_keys)
 
     @property
     def began_at(self) -> datetime:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from recovery.core.fleet import held_back
 from recovery.core.instead import Around, instead_of_nothing, resubmission
+from recovery.core.node_memory import avoidable
 from recovery.core.speech import listed, steps
 from recovery.core.types import (
     ActionKind,
@@ -49,6 +51,9 @@ class JobFacts:
     forgotten: bool = False
     delay_measured: bool = True  # else the delay is Slurm's default, not what this cluster said
     around: Around = field(default_factory=Around)
+    outbreak: str = ""  # number of the open outbreak that its failure is part of: no node is left out meanwhile
+    avoid: tuple[str, ...] = ()  # suspects that the policy lets a restart keep away from, the worst first
+    room: int = 0  # so many more nodes the breaker's caps let us exclude
 
 
 def recommend(
@@ -56,7 +61,8 @@ def recommend(
 ) -> Proposal:
     """One proposal. NOTHING is one too, with its reason and what a person can do instead."""
     checkpoint = newest_complete(facts)
-    if found := instead_of_nothing(diagnosis, facts, job.around, history, held=job.held):
+    alone = [past for past in history if not past.shared]  # what failed with others tells of no loop of its own
+    if found := instead_of_nothing(diagnosis, facts, job.around, alone, held=job.held):
         said = (diagnosis.reason, *found.reasons)
         return _proposal(found.action, (), found.headline, said, checkpoint, facts, job, parameters=found.parameters)
     nothing = _why_nothing(diagnosis, facts, job)
@@ -64,8 +70,11 @@ def recommend(
         again = _resubmit(diagnosis, facts, job, checkpoint)
         return again or _proposal(ActionKind.NOTHING, (), nothing, (diagnosis.reason,), checkpoint, facts, job)
     nodes, note = _exclusion(diagnosis, job)
+    suspects = _suspects(nodes, job)
+    nodes += suspects
     action = ActionKind.REQUEUE_EXCLUDING if nodes else ActionKind.REQUEUE
-    reasons = [diagnosis.reason, note, _checkpoint_reason(checkpoint, facts), _delay(job), *_past(history)]
+    kept_away = f"{listed(suspects)} is left out as a suspect: failures of other runs began on it." if suspects else ""
+    reasons = [diagnosis.reason, note, kept_away, _checkpoint_reason(checkpoint, facts), _delay(job), *_past(history)]
     headline = _headline(nodes, checkpoint, facts)
     return _proposal(action, nodes, headline, tuple(filter(None, reasons)), checkpoint, facts, job)
 
@@ -144,6 +153,8 @@ def _exclusion(diagnosis: Diagnosis, job: JobFacts) -> tuple[tuple[str, ...], st
     nodes = tuple(n for n in dict.fromkeys(diagnosis.nodes) if n not in job.excluded_nodes)
     if not nodes:
         return (), f"{listed(diagnosis.nodes)} is already excluded."
+    if job.outbreak:
+        return (), held_back(nodes, job.outbreak)
     by_name = [node for node in nodes if node in job.required_nodes]
     if by_name:
         return (), f"{listed(by_name)} should be left out, but the job was submitted for it by name: not excluded."
@@ -158,6 +169,16 @@ def _exclusion(diagnosis: Diagnosis, job: JobFacts) -> tuple[tuple[str, ...], st
             f"needs {job.node_count}: not excluded, so it may land there again."
         )
     return nodes, f"{len(left)} eligible nodes remain, the job needs {job.node_count}."
+
+
+def _suspects(nodes: tuple[str, ...], job: JobFacts) -> tuple[str, ...]:
+    """Suspects that the restart keeps away from beside `nodes`; while an outbreak is open none."""
+    if job.outbreak:
+        return ()
+    taken = (*job.excluded_nodes, *nodes, *job.required_nodes)
+    return avoidable(
+        job.avoid, eligible=job.eligible_nodes, excluded=taken, needed=job.node_count, room=job.room - len(nodes)
+    )
 
 
 # --- checkpoint, costs, words -----------------------------------------------------------------------------------------
@@ -213,7 +234,11 @@ def _delay(job: JobFacts) -> str:
 
 def _past(history: Sequence[PastFailure]) -> list[str]:
     acted = sum(past.acted for past in history)
-    return [f"It is restart {acted + 1} of this run by us."] if acted else []
+    moved = next((past for past in reversed(history) if past.elsewhere and past.nodes), None)
+    said = [f"It is restart {acted + 1} of this run by us."] if acted else []
+    if moved is not None:
+        said.append(f"An earlier failure on {listed(moved.nodes)} did not come back when the run went on elsewhere.")
+    return said
 
 
 def _proposal(

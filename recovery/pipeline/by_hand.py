@@ -14,14 +14,8 @@ from recovery.core.policy import check_rules
 from recovery.core.types import Outcome
 from recovery.models import Cluster, Incident, PolicyVersion
 from recovery.pipeline.decide import close
-
-
-class Invalid(Exception):
-    """Input that can't be accepted; `errors` are sentences that name the field and the remedy."""
-
-    def __init__(self, errors: list[str]) -> None:
-        super().__init__(" ".join(errors))
-        self.errors = errors
+from recovery.pipeline.invalid import Invalid as Invalid
+from recovery.pipeline.node_memory import remember
 
 
 def _needs_reason(reason: str) -> str:
@@ -42,6 +36,7 @@ def close_incident(incident_id: int, *, outcome: Outcome, reason: str, actor: Ac
     if incident.state == IncidentState.ACTING:
         raise Invalid(["An action is under way: wait for its outcome, then close the case."])
     close(incident, outcome, why=reason, actor=actor, now=now)
+    remember(incident, now=now)
     return incident
 
 

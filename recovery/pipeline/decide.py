@@ -15,6 +15,7 @@ from recovery.core.types import ActionKind, DecisionKind, Mode, Outcome, Proposa
 from recovery.models import Action, Cluster, Decision, Incident, Node, PolicyVersion, Recommendation
 from recovery.pipeline.facts import current_rules, log_interval, past_failures
 from recovery.pipeline.fleet import failures_beside
+from recovery.pipeline.held import nodes_held
 from recovery.pipeline.others import why_anew
 from recovery.pipeline.recommend import shown_hash, stored_diagnosis
 from recovery.pipeline.subject import key_of, subject_of
@@ -112,17 +113,9 @@ def load_of(incident: Incident, *, now: datetime) -> Load:
     cluster = incident.run.cluster
     cluster.refresh_from_db(fields=["paused_at", "paused_reason"])
     actions = Action.objects.filter(incident__run__cluster=cluster)
-    excluded: set[str] = set()
-    today = actions.filter(called_at__gte=now - timedelta(days=1)).order_by("called_at")
-    for kind, nodes, parameters in today.values_list("kind", "exclude_nodes", "parameters"):
-        excluded.update(nodes)
-        if kind == ActionKind.DRAIN:
-            excluded.add(parameters["node"])
-        elif kind == ActionKind.RESUME:
-            excluded.discard(parameters["node"])
     return Load(
         actions_last_hour=actions.filter(called_at__gte=now - timedelta(hours=1)).count(),
-        excluded_nodes=len(excluded),
+        excluded_nodes=len(nodes_held(cluster, now=now)),
         total_nodes=Node.objects.filter(cluster=cluster).count(),
         failures_in_window=failures_beside(incident),
         paused=cluster.paused_at is not None,

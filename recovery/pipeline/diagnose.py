@@ -13,6 +13,9 @@ from recovery.core.types import AttemptFacts, Diagnosis, Finding, FindingKind
 from recovery.models import Incident
 from recovery.pipeline.detect import VERB
 from recovery.pipeline.facts import as_json, attempt_facts, limits, past_failures
+from recovery.pipeline.fleet import open_outbreak
+from recovery.pipeline.recommend import stored_diagnosis
+from recovery.pipeline.suspects import reasons
 from recovery.pipeline.transition import advance
 from recovery.slurm.base import HELD_BY_PEOPLE
 
@@ -42,6 +45,12 @@ def has_new_evidence(incident: Incident, *, now: datetime) -> bool:
     return evidence_key(incident, _verdict(incident, now=now)) != incident.evidence_key
 
 
+def rest_on_outbreak(incident: Incident) -> None:
+    """Note that the verdict now rests on the outbreak, too, that the case has joined since it was given."""
+    incident.evidence_key = evidence_key(incident, stored_diagnosis(incident))
+    Incident.objects.filter(pk=incident.pk).update(evidence_key=incident.evidence_key)
+
+
 def evidence_key(incident: Incident, verdict: Diagnosis) -> str:
     """Digest of what a recommendation depends on: the verdict and where the job stands."""
     job = incident.attempt.job
@@ -50,12 +59,15 @@ def evidence_key(incident: Incident, verdict: Diagnosis) -> str:
         incident.attempt.state, job.restart_count, job.held, job.requeueable, incident.kind,
         job.state_reason in HELD_BY_PEOPLE,
     ]  # fmt: skip
+    if (outbreak := open_outbreak(incident)) is not None:
+        content.append(outbreak.pk)  # what is held while it is open is proposed anew when it ends
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _verdict(incident: Incident, *, now: datetime) -> Diagnosis:
     facts = attempt_facts(incident.attempt, now=now)
-    return diagnose(facts, _finding(incident, facts), past_failures(incident, now=now))
+    suspects = reasons(incident.run.cluster_id, facts.nodes, now=now)
+    return diagnose(facts, _finding(incident, facts), past_failures(incident, now=now), suspects)
 
 
 def _finding(incident: Incident, facts: AttemptFacts) -> Finding:

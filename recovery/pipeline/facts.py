@@ -227,7 +227,7 @@ def past_failures(incident: Incident, *, now: datetime) -> list[PastFailure]:
     """Earlier incidents of the same run, oldest first."""
     earlier = Incident.objects.filter(run=incident.run, detected_at__gte=now - HISTORY, pk__lt=incident.pk)
     stops = earlier.filter(kind__in=[kind for kind in FindingKind if kind.is_stop])
-    rows = stops.prefetch_related("actions").order_by("detected_at")
+    rows = stops.select_related("new_attempt").prefetch_related("actions").order_by("detected_at")
     completed = Checkpoint.objects.filter(run=incident.run, state=CheckpointState.COMPLETE).exclude(completed_at=None)
     times = [(row.completed_at, row.step) for row in completed.only("completed_at", "step")]
     return [
@@ -242,9 +242,19 @@ def past_failures(incident: Incident, *, now: datetime) -> list[PastFailure]:
                 at is not None and row.failed_at < at <= incident.failed_at and step > (row.expected_step or -1)
                 for at, step in times
             ),
+            elsewhere=_went_on_elsewhere(row),
+            shared=row.outbreak_id is not None,
         )
         for row in rows
     ]
+
+
+def _went_on_elsewhere(incident: Incident) -> bool:
+    """Whether the run was restored, and saved, without the nodes that its verdict names."""
+    named = _suspects(incident)
+    if not named or incident.checkpoint_at is None or incident.new_attempt is None:
+        return False
+    return bool(incident.new_attempt.nodes) and not set(named) & set(incident.new_attempt.nodes)
 
 
 def _suspects(incident: Incident) -> tuple[str, ...]:

@@ -80,10 +80,16 @@ def _join_or_open(incident: Incident, limits: FleetLimits, *, now: datetime) -> 
         _fill(outbreak, group)
         outbreak.save()
         _record(outbreak, "outbreak.opened", actor=SYSTEM, now=now, reason=outbreak.headline)
-    joining = [row for row in rows if row.pk in members and row.outbreak_id is None]
+    joining = [row for row in rows if row.outbreak_id is None and (row.pk in members or _struck_again(row, group))]
     _join(outbreak, joining, now=now)
     incident.outbreak = outbreak
     return True
+
+
+def _struck_again(row: Incident, group: Group) -> bool:
+    """A case of a run of the outbreak that ended before its verdict, because the next node of the run died."""
+    within = group.began_at <= row.failed_at <= group.last_failed_at
+    return within and row.state == IncidentState.CLOSED and not row.failure_class and row.run_id in group.run_keys
 
 
 def _fill(outbreak: Outbreak, group: Group) -> None:

@@ -12,11 +12,12 @@ from recovery.core.instead import Around, Restorable
 from recovery.core.recommend import JobFacts
 from recovery.core.series import typical_step_time
 from recovery.core.types import AttemptFacts, CheckpointState, JobState
-from recovery.models import Attempt, Checkpoint
+from recovery.models import Attempt, Checkpoint, Outbreak
 from recovery.pipeline.eligible import eligible_nodes
 from recovery.pipeline.facts import rhythm
 from recovery.pipeline.scripts import why_not_resubmitted
 from recovery.pipeline.subject import held_by_us
+from recovery.pipeline.suspects import to_avoid
 from recovery.slurm.base import HELD_BY_PEOPLE, SlurmClient
 from recovery.sources.trackers import read_tracker
 
@@ -24,6 +25,8 @@ from recovery.sources.trackers import read_tracker
 def facts_of_job(attempt: Attempt, facts: AttemptFacts, *, client: SlurmClient, now: datetime) -> JobFacts:
     job = attempt.job
     places = eligible_nodes(job, now=now)
+    outbreak = Outbreak.objects.filter(incidents__run=job.run_id, incidents__closed_at=None, closed_at=None).first()
+    avoid, room = to_avoid(job.cluster, now=now)
     return JobFacts(
         job_id=job.job_id, requeueable=job.requeueable, node_count=job.node_count or len(attempt.nodes), gpus=job.gpus,
         eligible_nodes=places.nodes, eligible_reason=places.reason, required_nodes=tuple(job.required_nodes),
@@ -32,6 +35,7 @@ def facts_of_job(attempt: Attempt, facts: AttemptFacts, *, client: SlurmClient, 
         step_time_s=typical_step_time(facts.samples),
         user=job.user, requeue_delay_s=job.cluster.requeue_delay_s,
         delay_measured=job.cluster.health_at is not None, around=_around(attempt, client=client),
+        outbreak=str(outbreak.pk) if outbreak is not None else "", avoid=avoid, room=room,
     )  # fmt: skip
 
 

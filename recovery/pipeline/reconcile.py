@@ -15,9 +15,9 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.speech import steps
 from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
 from recovery.models import Attempt, Cluster, Incident, Recommendation
-from recovery.pipeline import account, decide
+from recovery.pipeline import account, decide, fleet, node_memory, suspects
 from recovery.pipeline.act import carry_out
-from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence
+from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence, rest_on_outbreak
 from recovery.pipeline.leasing import ClientFor, Clock, with_lease
 from recovery.pipeline.limit_near import close_limit_near
 from recovery.pipeline.look_at_checkpoints import about_to_settle
@@ -71,7 +71,14 @@ def tick(*, client_for: ClientFor, clock: Clock) -> Due:
         work_on_incident(pk, client_for=client_for, clock=clock)
     for keys in account.due(clock()):
         account.watch_ledgers(keys, clock=clock)
+    review_fleet(now=clock())
     return first
+
+
+def review_fleet(*, now: datetime) -> None:
+    """End the outbreaks that are over and the suspicions that ran out; two queries where there are none."""
+    fleet.review(now=now)
+    suspects.let_expire(now=now)
 
 
 def work_on_incident(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
@@ -84,6 +91,7 @@ def work_on_incident(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
             next_look = _step(incident, client=client, clock=clock)
             incident.refresh_from_db()
             if incident.state == IncidentState.CLOSED:
+                node_memory.remember(incident, now=clock())
                 return None
             if incident.state == before:
                 return next_look or clock() + _rhythm(incident, clock())
@@ -117,7 +125,9 @@ def _step(incident: Incident, *, client: SlurmClient, clock: Clock) -> datetime 
     elif state is IncidentState.RECOMMENDED:
         return _rule(incident, now=now)
     elif state is IncidentState.ACTING:
-        return carry_out(incident.actions.latest("intended_at", "pk"), client=client, now=now, clock=clock)
+        action = incident.actions.latest("intended_at", "pk")
+        later = fleet.wait_for_turn(action, now=now)
+        return later or carry_out(action, client=client, now=now, clock=clock)
     elif state in (IncidentState.AWAITING_DECISION, IncidentState.WATCHING):
         _watch(incident, now=now)
     else:
@@ -151,6 +161,9 @@ def _after_diagnosis(incident: Incident, *, client: SlurmClient, now: datetime) 
         # A person stopped it: there is nothing to recommend, and nothing to wait for.
         decide.close(incident, Outcome.STOPPED_ON_PURPOSE, why=incident.reason, now=now)
         return
+    if fleet.gather(incident, now=now):
+        rest_on_outbreak(incident)
+    node_memory.remember(incident, now=now)
     recommend_incident(incident, client=client, now=now)
 
 

@@ -16,7 +16,7 @@ READ_PARTITIONS_EVERY = timedelta(seconds=60)  # partitions and reservations cha
 KEEP_EVENTS = timedelta(days=90)
 
 LONGEST_NAME = 100  # of a node's column: Slurm's own are shorter
-NODE_FIELDS = ("state", "raw_state", "partitions", "reason", "reason_by", "reason_at", "features", "gpus")
+NODE_FIELDS = ("state", "raw_state", "partitions", "reason", "reason_by", "reason_at", "features", "gpus", "switch")
 
 
 def store_nodes(cluster: Cluster, records: Sequence[NodeRecord], *, now: datetime) -> None:
@@ -71,6 +71,7 @@ def _event(cluster: Cluster, node: Node, *, old: str, now: datetime) -> NodeEven
 def _fill(node: Node, record: NodeRecord) -> None:
     node.state, node.raw_state = record.state, record.raw_state[:100]
     node.partitions, node.features, node.gpus = list(record.partitions), list(record.features), record.gpus
+    node.switch = record.switch[:100]
     node.reason, node.reason_by, node.reason_at = record.reason[:300], record.reason_by[:100], record.reason_at
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import fields
 
-from recovery.simulation.scenario import Expectation, ExpectedIncident, ExpectedJob
+from recovery.simulation.scenario import Expectation, ExpectedIncident, ExpectedJob, ExpectedOutbreak
 from recovery.simulation.telling import IncidentResult, JobResult, Story
 
 
@@ -16,6 +16,9 @@ def differences(expect: Expectation, story: Story) -> list[str]:
     found += _incidents(expect, story)
     for job in expect.jobs:
         found += _job(job, story)
+    found += _outbreaks(expect, story)
+    if expect.suspects is not None and set(expect.suspects) != set(story.suspects):
+        found.append(f"suspects: {_said(expect.suspects)} expected, {_said(story.suspects)} seen")
     if expect.actions is not None and expect.actions != story.actions:
         found.append(f"actions: {expect.actions} expected, {story.actions} done")
     return found
@@ -59,6 +62,18 @@ def _incident(expected: ExpectedIncident, incident: IncidentResult, where: str) 
         if part not in text:
             found.append(f"{where}: {name}: {part!r} expected in {text!r}")
     return found
+
+
+def _outbreaks(expect: Expectation, story: Story) -> list[str]:
+    if len(expect.outbreaks) != len(story.outbreaks):
+        seen = "; ".join(outbreak.headline for outbreak in story.outbreaks) or "none"
+        return [f"outbreaks: {len(expect.outbreaks)} expected, {len(story.outbreaks)} seen: {seen}"]
+    return [
+        f"outbreak {number}: {name}: {_said(wanted)} expected, {_said(there)} seen"
+        for number, (expected, outbreak) in enumerate(zip(expect.outbreaks, story.outbreaks, strict=True), start=1)
+        for name in (field.name for field in fields(ExpectedOutbreak))
+        if (wanted := getattr(expected, name)) is not None and wanted != (there := getattr(outbreak, name))
+    ]
 
 
 def _job(expected: ExpectedJob, story: Story) -> list[str]:

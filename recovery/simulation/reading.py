@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery.core.comment import MAX_RESTARTS
-from recovery.core.policy import DEFAULT_RULES, check_rules
+from recovery.core.policy import AVOID_SUSPECTS, DEFAULT_RULES, check_rules
 from recovery.core.types import Mode
 from recovery.simulation.naming import Names, check_places
 from recovery.simulation.scenario import (
@@ -18,6 +18,7 @@ from recovery.simulation.scenario import (
     Expectation,
     ExpectedIncident,
     ExpectedJob,
+    ExpectedOutbreak,
     PlannedEvent,
     PlannedJob,
     Saying,
@@ -243,6 +244,7 @@ def _policy(top: Table) -> dict[str, Any] | None:
         "default": {"mode": table.take("default", DEFAULT_RULES["default"]["mode"])},
         "breaker": {**DEFAULT_RULES["breaker"], **table.table("breaker").only(tuple(DEFAULT_RULES["breaker"]))},
         "expires_after_s": table.take("expires_after_s", DEFAULT_RULES["expires_after_s"]),
+        AVOID_SUSPECTS: table.take(AVOID_SUSPECTS, False),
     }
     table.end()
     for error in check_rules(document):
@@ -254,10 +256,13 @@ def _policy(top: Table) -> dict[str, Any] | None:
 def _expectation(table: Table, names: Names) -> Expectation | None:
     incidents = [_expected_incident(t, names) for t in table.tables("incident")]
     jobs = [_expected_job(t, names) for t in table.tables("job")]
-    given = table.fields_of(Expectation, leave=frozenset({"incidents", "jobs"}))
-    if None in incidents or None in jobs:
+    outbreaks = [_made(t, ExpectedOutbreak) for t in table.tables("outbreak")]
+    given = table.fields_of(Expectation, leave=frozenset({"incidents", "jobs", "outbreaks"}))
+    names.check_nodes(table, "suspects", given.get("suspects") or ())
+    if None in (*incidents, *jobs, *outbreaks):
         return None
-    return table.make(Expectation, {"incidents": tuple(incidents), "jobs": tuple(jobs), **given})
+    lists = {"incidents": tuple(incidents), "jobs": tuple(jobs), "outbreaks": tuple(outbreaks)}
+    return table.make(Expectation, {**lists, **given})
 
 
 def _expected_incident(table: Table, names: Names) -> ExpectedIncident | None:

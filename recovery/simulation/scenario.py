@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from recovery.core.fleet import SharedKind
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, DecisionKind, FailureClass, FindingKind, JobState, Outcome
 from recovery.slurm.base import Operation
@@ -127,9 +128,21 @@ class ExpectedJob:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ExpectedOutbreak:
+    """None: whatever it is. Outbreaks are expected in the order of their first failure."""
+
+    runs: int | None = None
+    incidents: int | None = None  # a run that was struck twice has two
+    shared: SharedKind | None = None  # the most telling of what they have in common
+    closed: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Expectation:
     incidents: tuple[ExpectedIncident, ...] = ()  # all of them: another one is a difference
     jobs: tuple[ExpectedJob, ...] = ()
+    outbreaks: tuple[ExpectedOutbreak, ...] = ()  # all of them, too
+    suspects: tuple[str, ...] | None = None  # the nodes that are suspects at the end; None: whichever
     actions: int | None = None  # of all incidents together
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from recovery.core.types import JobState
-from recovery.models import Action, Attempt, Event, Incident
+from recovery.models import Action, Attempt, Event, Incident, Outbreak, Suspect
 from recovery.simulation.scenario import Scenario
 from recovery.slurm.base import JobRecord
 from recovery.slurm.simulator import SimulatedCluster
@@ -47,6 +47,15 @@ class IncidentResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OutbreakResult:
+    headline: str
+    runs: int
+    incidents: int
+    shared: str
+    closed: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobResult:
     """`shown` is what the desk says of its newest attempt, "" where it knows none; `known` whether Slurm still does."""
 
@@ -75,6 +84,8 @@ class Story:
     incidents: tuple[IncidentResult, ...]
     jobs: tuple[JobResult, ...]
     refusals: tuple[Refusal, ...]
+    outbreaks: tuple[OutbreakResult, ...]
+    suspects: tuple[str, ...]  # nodes that are on the list at the end
     actions: int
     failures: tuple[str, ...]  # of the desk itself: looks that ended in an error
     virtual_s: float
@@ -164,6 +175,8 @@ def result_of(
         incidents=tuple(_incident(incident) for incident in incidents),
         jobs=tuple(_jobs(world)),
         refusals=tuple(refusals),
+        outbreaks=tuple(_outbreak(row) for row in Outbreak.objects.order_by("began_at", "pk")),
+        suspects=tuple(Suspect.objects.filter(ended_at=None).order_by("node").values_list("node", flat=True)),
         actions=Action.objects.exclude(called_at=None).count(),
         failures=tuple(looks),
         virtual_s=scenario.for_s,
@@ -194,6 +207,13 @@ def _incident(incident: Incident) -> IncidentResult:
         reason=incident.reason,
         error=incident.error,
     )
+
+
+def _outbreak(row: Outbreak) -> OutbreakResult:
+    return OutbreakResult(
+        headline=row.headline, runs=row.runs, incidents=row.incidents.count(),
+        shared=row.shared[0]["kind"] if row.shared else "", closed=row.closed_at is not None,
+    )  # fmt: skip
 
 
 def _jobs(world: SimulatedCluster) -> list[JobResult]:

@@ -192,6 +192,7 @@ class NodeRecord:
     reason_at: datetime | None = None
     features: tuple[str, ...] = ()  # those active now
     gpus: int = 0
+    switch: str = ""  # the leaf that it hangs on, where Slurm says so (releases from 25.05, over REST)
     jobs_on_it: bool = False  # some job has (a part of) it: allocated, mixed or completing
 
 

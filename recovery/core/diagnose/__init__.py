@@ -14,8 +14,9 @@ Then the run's history, whether Slurm itself has already requeued the job, and c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from recovery.core.diagnose.clues import Clues, first_cause, gather
 from recovery.core.diagnose.coverage import coverage
@@ -42,6 +43,7 @@ __all__ = ["diagnose", "healthy", "speaks_of_failure"]
 
 MAX_EVIDENCE = 12
 MAX_REASON = 500
+_NO_SUSPECTS: Mapping[str, str] = MappingProxyType({})
 DOUBT = 0.85  # what one contradiction leaves of the confidence
 
 _ADVICE = {
@@ -51,13 +53,20 @@ _ADVICE = {
 }
 
 
-def diagnose(facts: AttemptFacts, finding: Finding, history: Sequence[PastFailure] = ()) -> Diagnosis:
+def diagnose(
+    facts: AttemptFacts,
+    finding: Finding,
+    history: Sequence[PastFailure] = (),
+    suspects: Mapping[str, str] = _NO_SUSPECTS,
+) -> Diagnosis:
     """The verdict on `finding`. `history` holds the run's earlier failures, oldest first.
+
+    `suspects`: those of the attempt's nodes that other jobs' failures make suspects, each with why.
 
     Nodes to exclude are always nodes of the attempt, whatever a log claims.
     """
     clues = gather(facts)
-    verdict = with_history(judge(facts, finding, clues), facts, history)
+    verdict = with_history(judge(facts, finding, clues), facts, history, suspects)
     verdict = _already_requeued(_with_contradictions(verdict, facts, clues), facts)
     return _diagnosis(verdict, facts, clues, finding.evidence)
 

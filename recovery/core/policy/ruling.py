@@ -254,10 +254,10 @@ def _exclusion_cap(breaker: Mapping[str, Any], new: int, load: Load) -> str:
     return ""
 
 
-def room_for_exclusions(breaker: Mapping[str, Any], load: Load) -> int:
-    """How many more nodes may be excluded before a cap is reached."""
-    by_percent = int(breaker["max_excluded_percent"] * load.total_nodes / 100)
-    return max(0, min(breaker["max_excluded_nodes"], by_percent) - load.excluded_nodes)
+def room_for_exclusions(breaker: Mapping[str, Any], *, excluded: int, total: int) -> int:
+    """How many more nodes may be excluded before a cap is reached, of `total` of which `excluded` already are."""
+    by_percent = int(breaker["max_excluded_percent"] * total / 100)
+    return max(0, min(int(breaker["max_excluded_nodes"]), by_percent) - excluded)
 
 
 def _over(case: _Case) -> str:

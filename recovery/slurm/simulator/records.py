@@ -154,6 +154,7 @@ def node_records(stage: Stage) -> list[NodeRecord]:
             reason_at=moment_or_none(node.reason_at),
             features=node.features,
             gpus=node.gpus,
+            switch=node.rack,
             jobs_on_it=node.used > 0,
         )
         for node in stage.state.nodes.values()
