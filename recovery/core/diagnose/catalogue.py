@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -149,6 +150,7 @@ class Matcher:
                 by_literal.setdefault(literal, []).append(index)
         self._by_literal = by_literal
         self._gates = list(gates_for(by_literal).items())
+        self._to_try = lru_cache(maxsize=256)(self._in_order)  # lines that repeat hold the same literals
 
     @property
     def literals(self) -> tuple[str, ...]:
@@ -162,17 +164,23 @@ class Matcher:
         text = text[:MAX_LINE]
         if literals is None:
             literals = (literal for gate, held in self._gates if gate in text for literal in held)
-        tried = {index for literal in literals if literal in text for index in self._by_literal[literal]}
-        if not tried:
-            return []
+        standing = tuple([literal for literal in literals if literal in text])
         found: list[tuple[Rule, re.Match[str]]] = []
-        for index in sorted(tried, key=lambda i: (self._rules[i][0].fallback, i)):
-            rule, pattern = self._rules[index]
+        for rule, pattern in self._to_try(standing) if standing else ():
             if rule.fallback and found:
                 break
             if hit := pattern.search(text):
                 found.append((rule, hit))
         return found
+
+    def patterns(self, literals: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+        """Of the rules that may match where no other literals stand in a line."""
+        return tuple(pattern for _, pattern in self._in_order(tuple(literals)))
+
+    def _in_order(self, literals: tuple[str, ...]) -> list[tuple[Rule, re.Pattern[str]]]:
+        """The rules that hold one of the literals, those that say more first."""
+        tried = {index for literal in literals for index in self._by_literal[literal]}
+        return sorted((self._rules[index] for index in sorted(tried)), key=lambda row: row[0].fallback)
 
 
 def gates_for(literals: Iterable[str]) -> dict[str, list[str]]:
@@ -234,6 +242,11 @@ def match(text: str, literals: Iterable[str] | None = None) -> list[tuple[Rule, 
     `literals`: those of LOG_LITERALS that may stand in it, where that is known already.
     """
     return _LOG.match(text, literals)
+
+
+def patterns(literals: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """Those of which none is found in a line, in which no other of LOG_LITERALS stands, if `match` finds nothing."""
+    return _LOG.patterns(literals)
 
 
 def match_event(text: str) -> list[tuple[Rule, re.Match[str]]]:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from recovery.core.diagnose import catalogue
 from recovery.core.logs import blocks, generic
+from recovery.core.logs.columns import Recipe
 from recovery.core.logs.cut import LogBytes, line_at
 from recovery.core.logs.formats import FORMATS
 from recovery.core.logs.lines import MAX_RANK, SHOWN_CHARS, CleanLine, clean
@@ -23,6 +24,7 @@ __all__ = ["LogParser"]
 
 _GENERIC = "generic"
 _OWN = "own"
+_BLOCK = 128 * 1024  # bytes that are gone through at once: what is made of them stays in the processor's cache
 
 
 @lru_cache(maxsize=2)
@@ -75,7 +77,19 @@ class LogParser:
         self._home = NOWHERE
         if read.rank is not None or read.node:
             self._home = Place(rank=read.rank, node=self._ranks.known(read.node) if read.node else "")
-        shapes = shapes_of(read.data)
+        start, line = 0, read.line
+        while start < len(read.data):
+            end = read.data.find(b"\n", start + _BLOCK) + 1 or len(read.data)
+            block = replace(
+                read, data=read.data[start:end], offset=read.offset + start, line=line, cut=read.cut and start == 0
+            )
+            shapes = shapes_of(block.data)
+            signals += self._feed_block(block, shapes)
+            start, line = end, line + len(shapes) - 1
+        return signals
+
+    def _feed_block(self, read: LogBytes, shapes: Sequence[bytes]) -> list[Signal]:
+        signals: list[Signal] = []
         passed_over = self._sieve.passed_over(growing=self._growing)
         wanted = [index for index, over in enumerate(map(passed_over.__contains__, shapes)) if not over]
         self._sieve.sift(map(shapes.__getitem__, wanted))
@@ -96,8 +110,11 @@ class LogParser:
         return signals
 
     def _feed_line(self, read: LogBytes, start: int, index: int, shape: bytes) -> list[Signal]:
-        line = line_at(read, start, start + len(shape), index)
         whole = not (read.cut and index == 0)
+        recipe = self._sieve.recipe(shape) if whole and not self._open and not self._ranks.in_block else None
+        if recipe and (signal := self._by_recipe(recipe, read, start, index, shape)):
+            return [signal]
+        line = line_at(read, start, start + len(shape), index)
         if line is None:
             if whole:
                 self._sieve.pass_over(shape, None)
@@ -106,6 +123,40 @@ class LogParser:
         if whole:
             self._sieve.pass_over(shape, readers)
         return self._feed(line, readers, cleaned)
+
+    def _by_recipe(self, recipe: Recipe, read: LogBytes, start: int, index: int, shape: bytes) -> Signal | None:
+        """The progress that a line reports; None where it has to be read like any other."""
+        trainer, columns, layout, failures = recipe
+        shown = read.data[start : start + len(shape)].decode("ascii").rstrip()
+        text = shown[layout.start :]
+        values = columns.values(text)
+        if values is None:
+            return None
+        for pattern in failures:
+            if pattern.search(text):
+                return None
+        step, loss, throughput, step_time_s, tokens = values
+        trainer.progressed(self.memory.setdefault(trainer.name, {}))
+        self._note(trainer.name)
+        rank = None
+        if not columns.all_ranks:
+            rank = layout.rank_in(shown)
+            rank = self._home.rank if rank is None else rank
+        return Signal(
+            kind=SignalKind.PROGRESS,
+            file=read.file,
+            line=read.line + index + 1,
+            offset=read.offset + start,
+            text=shown[:SHOWN_CHARS],
+            rule=columns.rule,
+            at=layout.time_in(shown, utc_offset=self._utc_offset),
+            step=step,
+            rank=rank,
+            loss=loss,
+            throughput=throughput,
+            step_time_s=step_time_s,
+            tokens=tokens,
+        )
 
     def feed(self, line: LogLine) -> list[Signal]:
         """The signals of one line, most often none. Where it stands in a file with a rank's name is not known."""
@@ -123,7 +174,7 @@ class LogParser:
     def _feed(self, line: LogLine, readers: Readers, cleaned: CleanLine | None) -> list[Signal]:
         if readers.silent and not self._awake(readers):
             return []
-        cleaned = cleaned or clean(line.text, utc_offset=self._utc_offset)
+        cleaned = cleaned or clean(line.text, utc_offset=self._utc_offset, layout=readers.layout)
         place = self._placed(self._ranks.read(cleaned) if readers.place else self._ranks.pass_by(cleaned))
         signals = self._progress(line, cleaned, place, readers)
         if readers.bar is not None and all(signal.kind is not SignalKind.PROGRESS for signal in signals):
@@ -158,7 +209,7 @@ class LogParser:
     def _by_format(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
         """What the first format that knows the line says, after what a report says that the line ends."""
         if self._own is not None and readers.own and (mark := self._own.read(cleaned.text)):
-            self._note(_OWN, [mark])
+            self._note(_OWN)
             return [_signal(mark, line, cleaned, place)]
         signals: list[Signal] = []
         wanted = readers.formats
@@ -172,13 +223,15 @@ class LogParser:
                 self._open ^= {trainer.name}
             if marks:
                 signals += [_signal(mark, line, cleaned, place) for mark in marks]
-                self._note(trainer.name, marks)
+                if any(mark.kind is SignalKind.PROGRESS for mark in marks):
+                    self._note(trainer.name)
             if is_open or (marks and not was_open):
                 break
         return signals
 
-    def _note(self, name: str, marks: Sequence[Mark]) -> None:
-        if self.format != name and any(mark.kind is SignalKind.PROGRESS for mark in marks):
+    def _note(self, name: str) -> None:
+        """The format `name` has reported progress."""
+        if self.memory.get("format") != name:
             self.memory["format"] = name
             self.memory.pop(_GENERIC, None)  # the fallback has no say any more
             self._growing = False

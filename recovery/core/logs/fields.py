@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import NamedTuple
 
 from recovery.core.logs.marks import Mark, finite, step_of
@@ -23,7 +24,7 @@ _BAR = re.compile(
     r"(?P<what>[^|%]{0,120}?):? {0,8}[0-9]{1,3}%\|[^|]{0,300}\| {0,12}(?P<step>[0-9]{1,10})/(?P<total>[0-9]{1,10}) "
     r"\[[0-9:]{1,12}<[0-9:?]{1,12}, {0,12}(?P<rest>[^\]]{0,400})"
 )
-_RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(it/s|s/it)")
+RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(it/s|s/it)")
 
 
 def number(text: str | None) -> float | None:
@@ -32,8 +33,9 @@ def number(text: str | None) -> float | None:
 
 
 def inverse(rate: float | None) -> float | None:
-    """Seconds per step of a rate per second."""
-    return 1 / rate if rate else None
+    """Seconds per step of a rate per second; None where that is no number."""
+    seconds = 1 / rate if rate else inf
+    return seconds if isfinite(seconds) else None
 
 
 def checkpoint_at(path: str) -> tuple[str, int | None]:
@@ -75,7 +77,7 @@ def bar_of(text: str) -> Bar | None:
 
 def pace(text: str) -> float | None:
     """Seconds per iteration from tqdm's `1.19it/s` or `3.80s/it`."""
-    found = _RATE.search(text)
+    found = RATE.search(text)
     if found is None:
         return None
     value = finite(found[1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from typing import NamedTuple
 
 MAX_CHARS = 4096  # of a line that are looked at; the longest progress lines known have fewer than 1000
 SHOWN_CHARS = 500  # of a line that are kept as evidence
@@ -46,6 +47,53 @@ _TIME_NAMED = re.compile(r"(?:\bAT|\bdatetime:|\btime\s{0,8}:)\s{0,4}" + _STAMP)
 _TIME_WITHIN = 400  # characters in which a named time may begin
 
 
+class _Stamp(NamedTuple):
+    """Where a time stands, and its zone, where it has one."""
+
+    local: slice
+    zone: slice | None
+
+    def read(self, text: str, *, utc_offset: timedelta) -> datetime | None:
+        local, zone = text[self.local], None if self.zone is None else text[self.zone]
+        try:
+            if zone is None and not utc_offset:
+                return datetime.fromisoformat(local + "+00:00")
+            return datetime.fromisoformat(local).replace(tzinfo=_zone(zone, utc_offset)).astimezone(UTC)
+        except (ValueError, OverflowError):  # 2026-13-45, or a year that no clock can hold
+            return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """Where the prefixes of a line end and what they tell stands, by characters of the printable line.
+
+    It is the same for all lines that differ in nothing but their digits: no pattern tells one digit from another.
+    """
+
+    start: int
+    rank: slice | None = None
+    local: slice | None = None
+    task: slice | None = None
+    stamps: tuple[_Stamp, ...] = ()
+
+    def rank_in(self, shown: str) -> int | None:
+        """The rank that is meant, None where the prefixes don't tell.
+
+        A local rank is the global one where nothing says that there are several nodes; beside a task number it is not.
+        """
+        place = self.rank
+        if place is None:
+            place = self.task if self.local is None else self.local if self.task is None else None
+        return None if place is None else int(shown[place])
+
+    def time_in(self, shown: str, *, utc_offset: timedelta) -> datetime | None:
+        """The line's own time, in UTC, else that of a prefix."""
+        for stamp in self.stamps:
+            if at := stamp.read(shown, utc_offset=utc_offset):
+                return at
+        return None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CleanLine:
     """A log line without what is not its own.
@@ -53,57 +101,54 @@ class CleanLine:
     `rank` is the global rank where a prefix gives it. `task` is srun's label: it is the rank where a task is a rank,
     and the node's number where torchrun starts the ranks of a node. `shown` is for people: prefixes kept.
     `before` is what a carriage return overwrote last: where a line is printed upon a progress bar, the bar.
+    `layout` is that of the whole printable line.
     """
 
     text: str
     shown: str
+    layout: Layout
     rank: int | None = None
     task: int | None = None
     at: datetime | None = None
     before: str = ""
 
 
-def clean(raw: str, *, utc_offset: timedelta = timedelta(0)) -> CleanLine:
+def clean(raw: str, *, utc_offset: timedelta = timedelta(0), layout: Layout | None = None) -> CleanLine:
     """Take colours, control characters, progress-bar history and the prefixes of launchers off a raw line.
 
-    `utc_offset` is that of the cluster's local time: the time stamps of most trainers carry no zone.
+    `utc_offset` is that of the cluster's local time: the time stamps of most trainers carry no zone. `layout`: where it
+    is known from another line of the same shape.
     """
     before, last = _segments(raw) if "\r" in raw else ("", raw[:MAX_CHARS])
     shown = printable(last).rstrip()
-    text, rank, local_rank, task, at = shown, None, None, None, None
-    for _ in range(_MOST_PREFIXES):
-        found = _PREFIX.match(text)
-        if found is None or (found["task"] and task is not None):
-            break
-        if found["time"]:
-            at = at or time_of(found["time"], utc_offset=utc_offset)
-        elif told := found["rank"] or found["mpi"]:
-            rank = int(told) if rank is None else rank
-        elif found["local"]:
-            local_rank = int(found["local"]) if local_rank is None else local_rank
-        elif found["task"]:
-            task = int(found["task"])
-        text = text[found.end() :]
+    layout = layout or layout_of(shown)
     return CleanLine(
-        text=text,
+        text=shown[layout.start :],
         shown=shown[:SHOWN_CHARS],
-        rank=_global_rank(rank, local_rank, task),
-        task=task,
-        at=time_of(text, utc_offset=utc_offset) or at,
+        layout=layout,
+        rank=layout.rank_in(shown),
+        task=None if layout.task is None else int(shown[layout.task]),
+        at=layout.time_in(shown, utc_offset=utc_offset),
         before=before,
     )
 
 
-def _global_rank(rank: int | None, local_rank: int | None, task: int | None) -> int | None:
-    """The rank that is meant, None where the prefixes don't tell.
-
-    A local rank is the global one where nothing says that there are several nodes; beside a task number it is not.
-    """
-    if rank is not None:
-        return rank
-    if local_rank is not None:
-        return local_rank if task is None else None
-    return task
+def layout_of(shown: str) -> Layout:
+    """Where everything stands in a printable line."""
+    start, places = 0, dict[str, slice]()
+    stamps: list[_Stamp] = []
+    for _ in range(_MOST_PREFIXES):
+        found = _PREFIX.match(shown, start)
+        if found is None or (found["task"] and "task" in places):
+            break
+        if found["time"]:
+            stamps += _stamps(shown, start)
+        elif found.lastgroup:  # a worker of Ray's tells nothing
+            places.setdefault(
+                "rank" if found.lastgroup == "mpi" else found.lastgroup, slice(*found.span(found.lastgroup))
+            )
+        start = found.end()
+    return Layout(start=start, stamps=(*_stamps(shown, start), *stamps), **places)
 
 
 def _segments(raw: str) -> tuple[str, str]:
@@ -130,25 +175,22 @@ def printable(text: str) -> str:
 
 
 def time_of(text: str, *, utc_offset: timedelta) -> datetime | None:
-    """The time that a line carries at its start, or after a word that announces one; in UTC.
+    """The time that a line carries at its start, or after a word that announces one; in UTC."""
+    return next((stamp.read(text, utc_offset=utc_offset) for stamp in _stamps(text, 0)), None)
+
+
+def _stamps(text: str, start: int) -> list[_Stamp]:
+    """Where the time stands that the line carries from `start` on; none or one.
 
     Sources: Megatron's bracket, Python's logging (comma), ISO 8601 of containers and Slurm (`CANCELLED AT …`),
     torchelastic's `time : 2026-02-03_04:05:06`.
     """
-    found = _TIME_FIRST.match(text)
+    found = _TIME_FIRST.match(text, start)
+    if found is None and (text.find("AT", start) >= 0 or text.find("time", start) >= 0):
+        found = _TIME_NAMED.search(text, start, start + _TIME_WITHIN)
     if found is None:
-        if "AT" not in text and "time" not in text:
-            return None
-        found = _TIME_NAMED.search(text, 0, _TIME_WITHIN)
-        if found is None:
-            return None
-    try:
-        local = datetime.fromisoformat(found[1])
-        if found[2] is None and not utc_offset:
-            return local.replace(tzinfo=UTC)
-        return local.replace(tzinfo=_zone(found[2], utc_offset)).astimezone(UTC)
-    except (ValueError, OverflowError):  # 2026-13-45, or a year that no clock can hold
-        return None
+        return []
+    return [_Stamp(slice(*found.span(1)), None if found[2] is None else slice(*found.span(2)))]
 
 
 def _zone(written: str | None, utc_offset: timedelta) -> timezone:

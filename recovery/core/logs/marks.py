@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from recovery.core.logs.lines import MAX_STEP, CleanLine
 from recovery.core.types import SignalKind
@@ -29,7 +29,7 @@ class Mark:
     all_ranks: bool = False  # speaks for all ranks, whichever of them printed it
 
 
-class Format(Protocol):
+class Format:
     """One trainer's way of writing logs.
 
     A format is one module in `recovery/core/logs/formats/` that defines `FORMAT`, and a test. Nothing else names it.
@@ -43,9 +43,13 @@ class Format(Protocol):
     name: str
     words: tuple[str, ...]
 
+    def wants(self, text: str) -> bool:
+        """Whether a line with one of the words may say anything. Digits may be exchanged for others: it is the same."""
+        return True
+
     def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         """What `line` says; empty where it isn't one of this format's lines. Linear in the line, never raises."""
-        ...
+        raise NotImplementedError
 
 
 def step_of(digits: str) -> int | None:

@@ -11,11 +11,12 @@ must be part of one of the line's words. So words are remembered as well (`Words
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recovery.core.diagnose import catalogue
 from recovery.core.logs import generic, ranks
-from recovery.core.logs.lines import CleanLine
+from recovery.core.logs.columns import InColumns, Recipe
+from recovery.core.logs.lines import CleanLine, Layout
 from recovery.core.logs.marks import Format
 
 MOST_SHAPES = 4096
@@ -37,6 +38,8 @@ class Readers:
     growth: bool
     silent: bool
     bar: Readers | None  # of the bar upon which the line was printed
+    layout: Layout | None = None
+    recipe: Recipe | None = None
 
 
 def shape_of(text: str) -> bytes:
@@ -106,6 +109,11 @@ class Sieve:
             if self._words.harmless.issuperset(words):
                 self._keep(shape, growth=not self._words.mute.issuperset(words))
 
+    def recipe(self, shape: bytes) -> Recipe | None:
+        """How to read a whole line that is nothing but progress, where its shape was seen before."""
+        readers = self._known.get(shape)
+        return None if readers is None else readers.recipe
+
     def recall(self, raw: str) -> Readers | None:
         """The readers of a raw line whose shape was seen before."""
         return self._known.get(shape_of(raw)) if len(raw) <= LONGEST else None
@@ -117,6 +125,8 @@ class Sieve:
             return found
         bar = self._find(cleaned.before, task=None, bar=None) if cleaned.before else None
         found = self._find(cleaned.text, task=cleaned.task, bar=bar)
+        plain = raw.isascii() and raw.isprintable()
+        found = replace(found, layout=cleaned.layout, recipe=_recipe(found, cleaned) if plain else None)
         if len(raw) <= LONGEST:
             if len(self._known) >= MOST_SHAPES:
                 self._known.clear()
@@ -132,17 +142,27 @@ class Sieve:
                 if piece in shape:
                     formats |= of_formats
                     literals |= of_literals
+        wanting = tuple(each for each in map(self._formats.__getitem__, sorted(formats)) if each.wants(text))
         own = self._own is not None and self._own in shape
         tells = ranks.may_tell(text, labelled=task is not None)
         return Readers(
-            formats=tuple(self._formats[index] for index in sorted(formats)),
+            formats=wanting,
             literals=tuple(self._literals[index] for index in sorted(literals)),
             own=own,
             place=tells or ranks.has_place(text),
             growth=generic.may_count(text) or (bar is not None and bar.growth),
-            silent=not (formats or literals or own or tells) and (bar is None or bar.silent),
+            silent=not (wanting or literals or own or tells) and (bar is None or bar.silent),
             bar=bar,
         )
+
+
+def _recipe(readers: Readers, line: CleanLine) -> Recipe | None:
+    """None where anybody but the first of the formats may have something to say."""
+    first = readers.formats[0] if readers.formats else None
+    if not isinstance(first, InColumns) or readers.own or readers.place or readers.bar:
+        return None
+    columns = first.columns(line.text)
+    return Recipe(first, columns, line.layout, catalogue.patterns(readers.literals)) if columns else None
 
 
 class Words:
@@ -162,6 +182,8 @@ class Words:
     def learn(self, lines: Iterable[Sequence[bytes]]) -> None:
         """Look at the words that are new. Those of a line are apart by spaces."""
         fresh = set().union(*lines) - self._known
+        if not fresh:
+            return
         if len(self._known) + len(fresh) > MOST_WORDS:
             for words in (self._known, self.harmless, self.mute):
                 words.clear()

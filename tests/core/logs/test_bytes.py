@@ -17,7 +17,8 @@ from recovery.core.logs.lines import CleanLine
 from recovery.core.logs.own_pattern import own_pattern
 from recovery.core.logs.sieve import MOST_SILENT, MOST_WORDS, Readers, Sieve
 from recovery.core.types import Signal, SignalKind
-from recovery.sources.job_logs import Cursor, read_log
+from recovery.sources.cursor import Cursor
+from recovery.sources.job_logs import read_log
 from tests.core.logs.corpus import CASES, FOLDER
 from tests.core.logs.test_parser import PIECES, REAL_LINES
 
@@ -66,9 +67,12 @@ class Everybody(Sieve):
         )  # fmt: skip
 
 
+EVERYBODY = Everybody()
+
+
 def slowly(data: bytes, *, own: bool) -> list[Signal]:
     parser = LogParser(nodes=("n1", "n2"), own=OWN if own else None)
-    parser._sieve = Everybody()
+    parser._sieve = EVERYBODY
     return [signal for line in lines_of(LogBytes(data=data, file="a")) for signal in parser.feed(line)]
 
 

@@ -43,7 +43,7 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _Composer:
+class _Composer(Format):
     name = "composer"
     words = (
         "batch=", "[token=", "[sample=", "[iteration=", "[second=", *(row.literal for row in _TABLE),
@@ -108,4 +108,4 @@ def _evaluation(found: re.Match[str], memory: Memory) -> Sequence[Mark]:
     return (Mark(kind=S.EVAL_STARTED, rule="composer.evaluating", all_ranks=True),)
 
 
-FORMAT: Format = _Composer()
+FORMAT = _Composer()

@@ -13,9 +13,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from recovery.core.logs.fields import NUMBER, Says, checkpoint_at, number, said
+from recovery.core.logs.columns import Columns, InColumns, span
+from recovery.core.logs.fields import NUMBER, Says, checkpoint_at, said
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.logs.marks import Mark, Memory
 from recovery.core.types import SignalKind as S
 
 _STEP = re.compile(r"(?:^| )step=([0-9]{1,10}), skipped=[0-9]{1,10}, lr=\[")
@@ -45,23 +46,33 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _DeepSpeed:
+class _DeepSpeed(InColumns):
     name = "deepspeed"
     words = (
         "skipped=", "RunningAvgSamplesPerSec=", "iter time (s):", "] Saving /", *(row.literal for row in _TABLE),
     )  # fmt: skip
 
-    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
-        text = line.text
-        mark = _progress(text) or said(text, _TABLE)
-        if mark is None:
-            if found := _FILE.search(text):
-                memory["folder"] = checkpoint_at(found[1])[0][:1000]
-            return ()
-        if mark.kind is S.PROGRESS:
-            memory.pop("said", None)
-            return (mark,)
-        return _once(_placed(mark, memory), memory)
+    def columns(self, text: str) -> Columns | None:
+        if found := _TIMER.search(text):
+            return Columns(rule="deepspeed.timer", step=slice(*found.span(1)), throughput=span(_CURRENT.search(text)))
+        if found := _PIPELINE.search(text):
+            return Columns(
+                rule="deepspeed.pipeline", step=slice(*found.span(1)), loss=span(found, 2), step_time=span(found, 3),
+                throughput=span(_SPEED.search(text)),
+            )  # fmt: skip
+        found = _STEP.search(text)
+        return Columns(rule="deepspeed.step", step=slice(*found.span(1))) if found else None
+
+    def progressed(self, memory: Memory) -> None:
+        memory.pop("said", None)
+
+    def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+        mark = said(line.text, _TABLE)
+        if mark is not None:
+            return _once(_placed(mark, memory), memory)
+        if found := _FILE.search(line.text):
+            memory["folder"] = checkpoint_at(found[1])[0][:1000]
+        return ()
 
 
 def _placed(mark: Mark, memory: Memory) -> Mark:
@@ -84,20 +95,4 @@ def _once(mark: Mark, memory: Memory) -> Sequence[Mark]:
     return (mark,)
 
 
-def _progress(text: str) -> Mark | None:
-    if found := _TIMER.search(text):
-        rule, speed, loss, seconds = "deepspeed.timer", _CURRENT.search(text), None, None
-    elif found := _PIPELINE.search(text):
-        rule, speed, loss, seconds = "deepspeed.pipeline", _SPEED.search(text), number(found[2]), number(found[3])
-    elif found := _STEP.search(text):
-        rule, speed, loss, seconds = "deepspeed.step", None, None, None
-    step = step_of(found[1]) if found else None
-    if step is None:
-        return None
-    throughput = number(speed[1]) if speed else None
-    return Mark(
-        kind=S.PROGRESS, rule=rule, step=step, loss=loss, throughput=throughput, step_time_s=seconds, all_ranks=True
-    )  # fmt: skip
-
-
-FORMAT: Format = _DeepSpeed()
+FORMAT = _DeepSpeed()

@@ -13,9 +13,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from recovery.core.logs.fields import NUMBER, Says, inverse, number, said
+from recovery.core.logs.columns import Columns, InColumns
+from recovery.core.logs.fields import NUMBER, Says, inverse, said
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.logs.marks import Mark, Memory, step_of
 from recovery.core.types import SignalKind as S
 
 _UPDATES = re.compile(r"(?<![A-Za-z_])(?:train_)?num_updates[\"']?[=: ]{1,3}[\"']?([0-9]{1,10})\b")
@@ -46,14 +47,25 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _Fairseq:
+class _Fairseq(InColumns):
     name = "fairseq"
     words = ("num_updates", *(row.literal for row in _TABLE))
 
-    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
-        text = line.text
+    def columns(self, text: str) -> Columns | None:
         found = _UPDATES.search(text)
-        mark = _report(found, text) if found else said(text, _TABLE)
+        if found is None or _VALID.search(text) or not _TRAIN.search(text):
+            return None
+        fields: dict[str, slice] = {}
+        for field in _FIELD.finditer(text):
+            fields.setdefault(field[1], slice(*field.span(2)))
+        return Columns(
+            rule="fairseq.updates", step=slice(*found.span(1)), loss=fields.get("loss"), throughput=fields.get("wps"),
+            step_time=fields.get("ups"), in_seconds=inverse,
+        )  # fmt: skip
+
+    def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+        found = _UPDATES.search(line.text)
+        mark = _validated(found, line.text) if found else said(line.text, _TABLE)
         if mark is None:
             return ()
         if mark.path.endswith(".pt"):  # a name without a number, as checkpoint_last.pt
@@ -61,21 +73,11 @@ class _Fairseq:
         return (mark,)
 
 
-def _report(found: re.Match[str], text: str) -> Mark | None:
+def _validated(found: re.Match[str], text: str) -> Mark | None:
     step = step_of(found[1])
-    if step is None:
+    if step is None or not _VALID.search(text):
         return None
-    if _VALID.search(text):
-        return Mark(kind=S.EVAL_FINISHED, rule="fairseq.validated", step=step, all_ranks=True)
-    if not _TRAIN.search(text):
-        return None
-    fields: dict[str, float | None] = {}
-    for field in _FIELD.finditer(text):
-        fields.setdefault(field[1], number(field[2]))
-    return Mark(
-        kind=S.PROGRESS, rule="fairseq.updates", step=step, loss=fields.get("loss"), throughput=fields.get("wps"),
-        step_time_s=inverse(fields.get("ups")), all_ranks=True,
-    )  # fmt: skip
+    return Mark(kind=S.EVAL_FINISHED, rule="fairseq.validated", step=step, all_ranks=True)
 
 
-FORMAT: Format = _Fairseq()
+FORMAT = _Fairseq()

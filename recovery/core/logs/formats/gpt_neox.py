@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from recovery.core.logs.fields import NUMBER, Says, number, said
+from recovery.core.logs.columns import Columns, InColumns, from_ms, span
+from recovery.core.logs.fields import NUMBER, Says, said
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.logs.marks import Mark, Memory
 from recovery.core.types import SignalKind as S
 
 _ITERATION = re.compile(
@@ -37,27 +38,26 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _GptNeoX:
+class _GptNeoX(InColumns):
     name = "gpt_neox"
     words = ("samples/sec: ", *(row.literal for row in _TABLE))
 
-    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
-        mark = _progress(line.text) or said(line.text, _TABLE)
+    def columns(self, text: str) -> Columns | None:
+        found = _ITERATION.search(text)
+        if found is None:
+            return None
+        return Columns(
+            rule="gpt_neox.iteration",
+            step=slice(*found.span(2)),
+            loss=span(_LOSS.search(text, found.end() - 1)),
+            throughput=span(found),
+            step_time=span(_ELAPSED.search(text, found.end() - 1)),
+            in_seconds=from_ms,
+        )
+
+    def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+        mark = said(line.text, _TABLE)
         return (mark,) if mark else ()
 
 
-def _progress(text: str) -> Mark | None:
-    found = _ITERATION.search(text)
-    step = step_of(found[2]) if found else None
-    if found is None or step is None:
-        return None
-    loss, elapsed = _LOSS.search(text, found.end() - 1), _ELAPSED.search(text, found.end() - 1)
-    elapsed_ms = number(elapsed[1]) if elapsed else None
-    return Mark(
-        kind=S.PROGRESS, rule="gpt_neox.iteration", step=step, throughput=number(found[1]),
-        loss=number(loss[1]) if loss else None, step_time_s=None if elapsed_ms is None else elapsed_ms / 1000,
-        all_ranks=True,
-    )  # fmt: skip
-
-
-FORMAT: Format = _GptNeoX()
+FORMAT = _GptNeoX()

@@ -40,17 +40,21 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _HuggingFace:
+class _HuggingFace(Format):
     name = "huggingface"
     words = (
         "%|", "'loss': ", '"loss": ', "'eval_runtime': ", "'train_runtime': ", "Loading model from ",
         "Total optimization steps", *(row.literal for row in _TABLE),
     )  # fmt: skip
 
+    def wants(self, text: str) -> bool:
+        """A bar with a name is none of its own."""
+        return "%|" not in text or "{" in text or text.lstrip()[:1].isdigit()
+
     def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         text = line.text
-        if "%|" in text and "{" not in text and not text.lstrip()[:1].isdigit():
-            return ()  # a bar with a name is none of its own
+        if not self.wants(text):
+            return ()
         bar = bar_of(text)
         if "{" in text and ("'epoch': " in text or '"epoch": ' in text):
             return _dict(text, bar or bar_of(line.before), memory)
@@ -111,4 +115,4 @@ def _progress(bar: Bar, loss: float | None, tokens: float | None) -> Mark:
     )  # fmt: skip
 
 
-FORMAT: Format = _HuggingFace()
+FORMAT = _HuggingFace()

@@ -45,7 +45,7 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _Lightning:
+class _Lightning(Format):
     name = "lightning"
     words = ("Epoch ", *_VALIDATION, *_ITS_LINES, *(row.literal for row in _TABLE))
 
@@ -94,4 +94,4 @@ def _progress(counted: int | None, rest: str, memory: Memory) -> Mark | None:
     )  # fmt: skip
 
 
-FORMAT: Format = _Lightning()
+FORMAT = _Lightning()

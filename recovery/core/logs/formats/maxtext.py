@@ -13,9 +13,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from recovery.core.logs.fields import NUMBER, Says, number, said
+from recovery.core.logs.columns import Columns, InColumns, span
+from recovery.core.logs.fields import NUMBER, Says, said
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.logs.marks import Mark, Memory
 from recovery.core.types import SignalKind as S
 
 _STEP = re.compile(rf"\bcompleted [a-z/ ]{{0,40}}?step: ([0-9]{{1,10}}), seconds: ({NUMBER})")
@@ -51,15 +52,25 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _MaxText:
+class _MaxText(InColumns):
     name = "maxtext"
     words = ("completed ", *(row.literal for row in _TABLE))
 
-    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
-        text = line.text
-        if found := _STEP.search(text):
-            return _progress(found, text, memory)
-        mark = said(text, _TABLE)
+    def columns(self, text: str) -> Columns | None:
+        found = _STEP.search(text)
+        if found is None:
+            return None
+        return Columns(
+            rule="maxtext.step", step=slice(*found.span(1)), step_time=span(found, 2),
+            loss=span(_LOSS.search(text, found.end())), throughput=span(_SPEED.search(text, found.end())),
+            all_ranks=False,
+        )  # fmt: skip
+
+    def progressed(self, memory: Memory) -> None:
+        memory.pop("evaluating", None)
+
+    def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+        mark = said(line.text, _TABLE)
         if mark is None or (mark.kind is S.EVAL_STARTED and memory.get("evaluating")):
             return ()
         memory["evaluating"] = mark.kind is S.EVAL_STARTED
@@ -70,18 +81,4 @@ class _MaxText:
         return (mark,)
 
 
-def _progress(found: re.Match[str], text: str, memory: Memory) -> Sequence[Mark]:
-    step = step_of(found[1])
-    if step is None:
-        return ()
-    memory.pop("evaluating", None)
-    loss, speed = _LOSS.search(text, found.end()), _SPEED.search(text, found.end())
-    return (
-        Mark(
-            kind=S.PROGRESS, rule="maxtext.step", step=step, step_time_s=number(found[2]),
-            loss=number(loss[1]) if loss else None, throughput=number(speed[1]) if speed else None,
-        ),
-    )  # fmt: skip
-
-
-FORMAT: Format = _MaxText()
+FORMAT = _MaxText()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from recovery.core.logs.columns import Columns, InColumns, from_ms, span
+from recovery.core.logs.fields import NUMBER
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, finite, step_of
+from recovery.core.logs.marks import Mark, Memory, step_of
 from recovery.core.types import SignalKind
 
 _ITERATION = re.compile(r"iteration {1,12}([0-9]{1,10})/ {0,12}[0-9]{1,10} {0,4}\|")  # begins with text: found fast
@@ -29,11 +31,15 @@ _EXIT = re.compile(r"\bexiting program (?:at iteration {1,12}([0-9]{1,10})|after
 _IN_FORMAT = re.compile(r" in \S{1,40} format$")
 _PLACES = re.compile(r" \[ ?(?:t|gtp|tp|p|pp)\b[^\]]{0,120}\]$")  # [ t 1/2, p 1/1 ]: the writer's place among the ranks
 
-_ANY_LOSS = re.compile(r"\| {1,4}[^|:]{0,40}loss: {0,4}([^|]{1,40})\|")
+# Fields end with a bar: without it the line is cut off within one. A loss that is NaN leaves its field out.
+_ELAPSED = re.compile(rf"elapsed time per iteration \(ms\): {{0,12}}({NUMBER}) {{0,4}}\|")
+_THROUGHPUT = re.compile(rf"throughput per GPU[^:|]{{0,40}}: {{0,12}}({NUMBER}) {{0,4}}\|")
+_LM_LOSS = re.compile(rf"\| lm loss: {{0,12}}({NUMBER}) {{0,4}}\|")
+_ANY_LOSS = re.compile(rf"\| {{1,4}}[^|:]{{0,40}}loss: {{0,12}}({NUMBER}) {{0,4}}\|")
 _VALIDATED = re.compile(r"\bvalidation loss at iteration ([0-9]{1,10})\b")
 
 
-class _Megatron:
+class _Megatron(InColumns):
     name = "megatron"
     words: tuple[str, ...] = (
         *_ITS_FIELDS, "aving checkpoint at iteration ", "saving non-persistent checkpoint at ", _FRESH, _DONE,
@@ -41,47 +47,26 @@ class _Megatron:
         "could not find the metadata file ", "exiting program ", "validation loss at iteration ", "Evaluating on ",
     )  # fmt: skip
 
-    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+    def columns(self, text: str) -> Columns | None:
+        found = _ITERATION.search(text)
+        if found is None or _NEOX in text[: found.start()] or not any(field in text for field in _ITS_FIELDS):
+            return None
+        return Columns(
+            rule="megatron.iteration",
+            step=slice(*found.span(1)),
+            loss=span((_LM_LOSS if "| lm loss:" in text else _ANY_LOSS).search(text)),
+            throughput=span(_THROUGHPUT.search(text)),
+            step_time=span(_ELAPSED.search(text)),
+            in_seconds=from_ms,
+        )
+
+    def progressed(self, memory: Memory) -> None:
+        memory.pop("no_tracker", None)
+
+    def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         text = line.text
-        if found := _ITERATION.search(text):
-            return _progress(found, text, memory)
         mark = _save(text) or _load(text, memory) or _evaluation(text) or _end(text)
         return (mark,) if mark else ()
-
-
-def _progress(found: re.Match[str], text: str, memory: Memory) -> Sequence[Mark]:
-    step = step_of(found[1])
-    consumed, elapsed = _ITS_FIELDS
-    if step is None or not (consumed in text or elapsed in text) or _NEOX in text[: found.start()]:
-        return ()
-    elapsed_ms = _value(text, "elapsed time per iteration (ms):")
-    if memory:
-        memory.pop("no_tracker", None)
-    progress = Mark(
-        kind=SignalKind.PROGRESS,
-        rule="megatron.iteration",
-        step=step,
-        loss=_loss(text),
-        throughput=_value(text, "throughput per GPU"),
-        step_time_s=None if elapsed_ms is None else elapsed_ms / 1000,
-        all_ranks=True,
-    )
-    return (progress,)
-
-
-def _value(text: str, name: str) -> float | None:
-    """Of the field ` … name …: value |`. None where it is missing, or where the line is cut off within it."""
-    start = text.find(name)
-    end = text.find("|", start) if start >= 0 else -1
-    return finite(text[start:end].rpartition(":")[2]) if end >= 0 else None
-
-
-def _loss(text: str) -> float | None:
-    """The language model's loss, else the first field that is called a loss. NaN leaves its field out: None."""
-    if "| lm loss:" in text:
-        return _value(text, "lm loss:")
-    found = _ANY_LOSS.search(text)
-    return finite(found[1]) if found else None
 
 
 def _save(text: str) -> Mark | None:
@@ -137,4 +122,4 @@ def _end(text: str) -> Mark | None:
     return Mark(kind=SignalKind.FINISHED, rule=rule, all_ranks=True)
 
 
-FORMAT: Format = _Megatron()
+FORMAT = _Megatron()

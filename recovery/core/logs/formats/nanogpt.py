@@ -12,9 +12,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from recovery.core.logs.fields import NUMBER, Says, number, said
+from recovery.core.logs.columns import Columns, InColumns, from_ms, span
+from recovery.core.logs.fields import NUMBER, Says, said
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.logs.marks import Mark, Memory
 from recovery.core.types import SignalKind as S
 
 _ITER = re.compile(rf"(?:^| )iter ([0-9]{{1,10}}): loss ({NUMBER}), time ({NUMBER}) ?ms")
@@ -31,13 +32,23 @@ _TABLE = (
 )
 
 
-class _NanoGpt:
+class _NanoGpt(InColumns):
     name = "nanogpt"
     words = ("iter ", *(row.literal for row in _TABLE))
 
-    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
-        if found := _ITER.search(line.text):
-            return _progress(found, memory)
+    def columns(self, text: str) -> Columns | None:
+        found = _ITER.search(text)
+        if found is None:
+            return None
+        return Columns(
+            rule="nanogpt.iter", step=slice(*found.span(1)), loss=span(found, 2), step_time=span(found, 3),
+            in_seconds=from_ms,
+        )  # fmt: skip
+
+    def progressed(self, memory: Memory) -> None:
+        memory.clear()
+
+    def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         mark = said(line.text, _TABLE)
         if mark is None:
             return ()
@@ -48,18 +59,4 @@ class _NanoGpt:
         return (mark,)
 
 
-def _progress(found: re.Match[str], memory: Memory) -> Sequence[Mark]:
-    step, elapsed_ms = step_of(found[1]), number(found[3])
-    memory.clear()
-    if step is None:
-        return ()
-    step_time_s = None if elapsed_ms is None else elapsed_ms / 1000
-    return (
-        Mark(
-            kind=S.PROGRESS, rule="nanogpt.iter", step=step, loss=number(found[2]), step_time_s=step_time_s,
-            all_ranks=True,
-        ),
-    )  # fmt: skip
-
-
-FORMAT: Format = _NanoGpt()
+FORMAT = _NanoGpt()

@@ -15,14 +15,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from recovery.core.logs.columns import Columns, InColumns, span
 from recovery.core.logs.fields import NUMBER, Says, number, said
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.logs.marks import Mark, Memory, step_of
 from recovery.core.types import SignalKind as S
 
 _PRINTED = re.compile(r"\bTraining epoch ([0-9]{1,6}), iteration ([0-9]{1,10})/[0-9]{1,10} \| ")
 _VALIDATION = re.compile(r"(?<!checking )\bValidation: iteration ([0-9]{1,10})/([0-9]{1,10})\b")
-_GLOBAL_STEP = re.compile(r"\bglobal_step(?:=|: )([0-9]{1,10})(?:\.0{1,4})?(?![0-9.])")
+_GLOBAL_STEP = re.compile(r"\bglobal_step(?:=|: )([0-9]{1,10})(?:\.[0-9]{1,4})?(?![0-9.e])")
 _LOSS = re.compile(rf"\breduced_train_loss(?:=|: )({NUMBER})")
 _SECONDS = re.compile(rf"\btrain_step_timing in s(?:=|: )({NUMBER})")
 _TABLE = (
@@ -49,14 +50,26 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _NeMo:
+class _NeMo(InColumns):
     name = "nemo"
     words = ("reduced_train_loss", "Validation: iteration ", *(row.literal for row in _TABLE))
 
-    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+    def columns(self, text: str) -> Columns | None:
+        printed, loss, step = _PRINTED.search(text), _LOSS.search(text), _GLOBAL_STEP.search(text)
+        if step is None or not (printed or loss):
+            return None
+        return Columns(
+            rule="nemo.printed" if printed else "nemo.bar", step=slice(*step.span(1)), loss=span(loss),
+            step_time=span(_SECONDS.search(text)),
+        )  # fmt: skip
+
+    def progressed(self, memory: Memory) -> None:
+        memory.pop("evaluating", None)
+
+    def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         text = line.text
-        if mark := _progress(text):
-            memory.pop("evaluating", None)
+        if mark := _first_epoch(text):
+            self.progressed(memory)
             return (mark,)
         if found := _VALIDATION.search(text):
             return _validation(found, memory)
@@ -64,21 +77,16 @@ class _NeMo:
         return _save(mark, text, memory) if mark else ()
 
 
-def _progress(text: str) -> Mark | None:
-    printed, loss, seconds = _PRINTED.search(text), _LOSS.search(text), _SECONDS.search(text)
-    step = _step(text, printed)
-    if step is None or not (printed or loss):
+def _first_epoch(text: str) -> Mark | None:
+    """Without a `global_step` the iteration is the step as long as there was no epoch before."""
+    found, loss, seconds = _PRINTED.search(text), _LOSS.search(text), _SECONDS.search(text)
+    step = step_of(found[2]) if found and int(found[1]) == 0 else None
+    if step is None:
         return None
     return Mark(
-        kind=S.PROGRESS, rule="nemo.printed" if printed else "nemo.bar", step=step,
-        loss=number(loss[1]) if loss else None, step_time_s=number(seconds[1]) if seconds else None, all_ranks=True,
+        kind=S.PROGRESS, rule="nemo.printed", step=step, loss=number(loss[1]) if loss else None,
+        step_time_s=number(seconds[1]) if seconds else None, all_ranks=True,
     )  # fmt: skip
-
-
-def _step(text: str, printed: re.Match[str] | None) -> int | None:
-    if global_step := _GLOBAL_STEP.search(text):
-        return step_of(global_step[1])
-    return step_of(printed[2]) if printed and int(printed[1]) == 0 else None
 
 
 def _validation(found: re.Match[str], memory: Memory) -> Sequence[Mark]:
@@ -106,4 +114,4 @@ def _save(mark: Mark, text: str, memory: Memory) -> Sequence[Mark]:
     return (mark,)
 
 
-FORMAT: Format = _NeMo()
+FORMAT = _NeMo()

@@ -49,7 +49,7 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _OlmoCore:
+class _OlmoCore(Format):
     name = "olmo_core"
     words = (
         "[step=", "Loading checkpoint from '", "Will resume training from step ", *(row.literal for row in _TABLE),
@@ -94,4 +94,4 @@ def _other(text: str, memory: Memory) -> Sequence[Mark]:
     return (mark,)
 
 
-FORMAT: Format = _OlmoCore()
+FORMAT = _OlmoCore()

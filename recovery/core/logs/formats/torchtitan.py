@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from recovery.core.logs.fields import NUMBER, Says, checkpoint_at, number, said
+from recovery.core.logs.columns import Columns, InColumns, span
+from recovery.core.logs.fields import NUMBER, Says, checkpoint_at, said
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.logs.marks import Mark, Memory, step_of
 from recovery.core.types import SignalKind as S
 
 _STEP = re.compile(rf"(?<!validate)(?:^| )step: {{1,6}}([0-9]{{1,10}})  loss: {{1,8}}({NUMBER})  ")
@@ -45,30 +46,30 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _Torchtitan:
+class _Torchtitan(InColumns):
     name = "torchtitan"
     words = ("step: ", "the checkpoint", "Training starts at step", *(row.literal for row in _TABLE))
 
-    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
-        text = line.text
-        mark = _progress(text) or said(text, _TABLE) or _load(text, memory) or _start(text, memory)
+    def columns(self, text: str) -> Columns | None:
+        found, speed = _STEP.search(text), _SPEED.search(text)
+        if found is None or speed is None:
+            return None
+        return Columns(
+            rule="torchtitan.step", step=slice(*found.span(1)), loss=span(found, 2), throughput=span(speed),
+            all_ranks=False,
+        )  # fmt: skip
+
+    def progressed(self, memory: Memory) -> None:
+        memory.clear()
+        memory["began"] = True
+
+    def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+        mark = said(line.text, _TABLE) or _load(line.text, memory) or _start(line.text, memory)
         if mark is None:
             return ()
-        if mark.kind in (S.PROGRESS, S.FRESH_START):
-            memory.clear()
-            memory["began"] = True
+        if mark.kind is S.FRESH_START:
+            self.progressed(memory)
         return (mark,)
-
-
-def _progress(text: str) -> Mark | None:
-    found = _STEP.search(text)
-    speed = _SPEED.search(text)
-    step = step_of(found[1]) if found else None
-    if found is None or speed is None or step is None:
-        return None
-    return Mark(
-        kind=S.PROGRESS, rule="torchtitan.step", step=step, loss=number(found[2]), throughput=number(speed[1])
-    )  # fmt: skip
 
 
 def _load(text: str, memory: Memory) -> Mark | None:
@@ -95,4 +96,4 @@ def _start(text: str, memory: Memory) -> Mark | None:
     return Mark(kind=S.LOADED, rule="torchtitan.starts_at", step=step - 1, all_ranks=True)
 
 
-FORMAT: Format = _Torchtitan()
+FORMAT = _Torchtitan()

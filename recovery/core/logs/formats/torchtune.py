@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from recovery.core.logs.fields import NUMBER, Says, number, pace, said
+from recovery.core.logs.columns import Columns, InColumns, span
+from recovery.core.logs.fields import NUMBER, RATE, Says, inverse, said
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.logs.marks import Mark, Memory
 from recovery.core.types import SignalKind as S
 
 _BAR = re.compile(rf"(?:^| )[0-9]{{1,6}}\|([0-9]{{1,10}})\|Loss: ({NUMBER})")
@@ -33,24 +34,23 @@ _TABLE = (
 )  # fmt: skip
 
 
-class _Torchtune:
+class _Torchtune(InColumns):
     name = "torchtune"
     words = ("|Loss: ", *(row.literal for row in _TABLE))
 
-    def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
-        mark = _progress(line.text) or said(line.text, _TABLE)
+    def columns(self, text: str) -> Columns | None:
+        found = _BAR.search(text)
+        if found is None:
+            return None
+        pace = RATE.search(text, found.end())
+        return Columns(
+            rule="torchtune.bar", step=slice(*found.span(1)), loss=span(found, 2), step_time=span(pace),
+            in_seconds=inverse if pace and pace[2] == "it/s" else float,
+        )  # fmt: skip
+
+    def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
+        mark = said(line.text, _TABLE)
         return (mark,) if mark else ()
 
 
-def _progress(text: str) -> Mark | None:
-    found = _BAR.search(text)
-    step = step_of(found[1]) if found else None
-    if found is None or step is None:
-        return None
-    return Mark(
-        kind=S.PROGRESS, rule="torchtune.bar", step=step, loss=number(found[2]), step_time_s=pace(text[found.end() :]),
-        all_ranks=True,
-    )  # fmt: skip
-
-
-FORMAT: Format = _Torchtune()
+FORMAT = _Torchtune()
