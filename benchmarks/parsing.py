@@ -17,7 +17,8 @@ from pathlib import Path
 
 from benchmarks.timing import Work, side_by_side
 from recovery.core.logs import LogParser
-from recovery.sources.job_logs import Cursor, read_log
+from recovery.sources.cursor import Cursor
+from recovery.sources.job_logs import read_log
 
 LINES = 60_000
 STEPS = 10_000  # of the log for other benchmarks

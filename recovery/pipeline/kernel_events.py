@@ -15,7 +15,7 @@ from recovery.core.kernel import KernelLine, read_line
 from recovery.core.source_options import Source
 from recovery.models import Cluster, KernelLog, Node, NodeEvent
 from recovery.sources import kernel_log, loki
-from recovery.sources.job_logs import Cursor
+from recovery.sources.cursor import Cursor
 
 MOST_PER_NODE = 200  # events of one node and source that are kept within an hour: a flood says nothing new
 HOUR = timedelta(hours=1)

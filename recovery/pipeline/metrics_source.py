@@ -18,7 +18,8 @@ from recovery.core.comment import expand_log_pattern
 from recovery.core.types import Signal, SignalKind
 from recovery.models import Attempt, LogFile
 from recovery.pipeline.source_read import SourceRead, nothing, within_life
-from recovery.sources.job_logs import Cursor, read_log
+from recovery.sources.cursor import Cursor
+from recovery.sources.job_logs import read_log
 from recovery.sources.metrics_files import find_files, read_cycles, read_iteration
 
 KEYS = ("metrics", "nvrx_iteration_file", "nvrx_cycle_dir")

@@ -24,8 +24,9 @@ from recovery.core.types import JobState, Phase, Sample, Signal, SignalKind
 from recovery.models import Attempt, LogFile
 from recovery.pipeline.log_files import log_files
 from recovery.pipeline.source_read import SourceRead, nothing
+from recovery.sources.cursor import Cursor
 from recovery.sources.find_logs import FoundLog
-from recovery.sources.job_logs import Cursor, LogRead, read_end, read_log
+from recovery.sources.job_logs import LogRead, read_end, read_log
 from recovery.sources.marks import file_mark, is_absent
 
 PASSES = 4  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting

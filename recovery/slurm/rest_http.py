@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 
+from recovery.http_deadline import whole_within
 from recovery.slurm.base import SlurmUnreachable
 
 # Recent releases need about 9 kB of JSON for a job: thirty thousand jobs.
@@ -87,10 +87,7 @@ class RestHttp:
         self.url = url
 
     def send(self, request: Request, *, headers: Mapping[str, str]) -> HttpAnswer:
-        """The whole answer, whatever its status. SlurmUnreachable where there is none within the time.
-
-        An answer that trickles is given up after twice the time at most.
-        """
+        """The whole answer, whatever its status. SlurmUnreachable where there is none within the time."""
         tried = f"{request} at {self.url}"
         if self._socket and not Path(self._socket).exists():
             message = f"there is no socket {self._socket}: start slurmrestd or correct the option url"
@@ -101,12 +98,15 @@ class RestHttp:
             own["Content-Type"] = "application/json"
         try:
             with (
+                whole_within(self._timeout_s) as extensions,
                 self._client(tried) as client,
-                client.stream(request.method, request.target, content=body, headers=own | dict(headers)) as response,
+                client.stream(
+                    request.method, request.target, content=body, headers=own | dict(headers), extensions=extensions
+                ) as response,
             ):
                 return self._whole(response, tried)
         except httpx.TimeoutException:
-            raise SlurmUnreachable(f"no answer within {self._timeout_s:g} s", tried=tried) from None
+            raise SlurmUnreachable(f"no whole answer within {self._timeout_s:g} s", tried=tried) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise SlurmUnreachable(f"no whole answer ({error or type(error).__name__})", tried=tried) from error
 
@@ -135,12 +135,10 @@ class RestHttp:
             raise SlurmUnreachable(message, tried=tried, permanent=True)
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise SlurmUnreachable("the answer is compressed, which nobody asked for", tried=tried)
-        deadline, body = time.monotonic() + self._timeout_s, bytearray()
+        body = bytearray()
         for chunk in response.iter_raw():
             body += chunk
             if len(body) > self._max_answer:
                 raise SlurmUnreachable(f"its answer is longer than {self._max_answer} bytes", tried=tried)
-            if time.monotonic() > deadline:
-                raise SlurmUnreachable(f"no whole answer within {self._timeout_s:g} s", tried=tried)
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         return HttpAnswer(status=response.status_code, content_type=kind, body=bytes(body), tried=tried)

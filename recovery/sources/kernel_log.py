@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recovery.sources.job_logs import Cursor, LogRead, read_log
+from recovery.sources.cursor import Cursor
+from recovery.sources.job_logs import LogRead, read_log
 
 MOST_BYTES = 1_000_000  # of one file in one look
 FIRST_BYTES = 262_144  # at the end of a file that was not read before: what is older is old news

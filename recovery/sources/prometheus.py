@@ -6,7 +6,6 @@ node_exporter's InfiniBand collector (label `instance`).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ DEFAULTS = {
     "network": 'sum by (instance) (rate(node_infiniband_port_data_transmitted_bytes_total{instance=~"$nodes"}[2m]))',
     "nccl": "",
 }
+LARGEST = 1e15  # bytes per second, watts, codes: what is beyond is no reading, and its mean would be no number
 NODE_LABELS = ("instance", "node", "nodename", "hostname", "host")  # where a query of the site's own gives others
 
 
@@ -86,9 +86,9 @@ def _vector(name: str, data: Any, sources: Mapping[str, str]) -> Iterator[Measur
         try:
             metric, (at, text) = series["metric"], series["value"]
             value, when = float(text), datetime.fromtimestamp(float(at), UTC)
-        except (KeyError, TypeError, ValueError, OverflowError, OSError):
-            continue
-        node = next((str(metric[label]) for label in labels if metric.get(label)), "")
-        if math.isfinite(value):
+            node = next((str(metric[label]) for label in labels if metric.get(label)), "")
             job = str(metric.get(sources.get("prometheus_job_label") or "hpc_job") or "")
+        except (KeyError, TypeError, ValueError, OverflowError, OSError, AttributeError):
+            continue
+        if abs(value) <= LARGEST:  # nor is what is no number
             yield Measured(name=name, node=re.split(r"[.:]", node, maxsplit=1)[0], value=value, at=when, job=job)

@@ -61,7 +61,7 @@ def test_a_list_of_jobs_that_is_of_no_time_is_no_answer(server: Server) -> None:
 def test_silence_is_given_up_in_time(server: Server, call: str) -> None:
     server.says(Said(wait_s=2))
     client = server.client(timeout_s=0.3)
-    with pytest.raises(SlurmUnreachable, match=r"no answer within 0\.3 s") as caught:
+    with pytest.raises(SlurmUnreachable, match=r"no whole answer within 0\.3 s") as caught:
         CALLS[call](client)
     assert not caught.value.permanent  # of a write: what it did is unknown
 

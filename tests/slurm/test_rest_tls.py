@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from recovery.slurm.base import SlurmUnreachable
 from recovery.slurm.rest_options import rest_client
+from tests.certificates import make_certificate
 from tests.slurm.rest_server import Server, serving, whole
 
 pytestmark = pytest.mark.openssl
@@ -18,12 +18,9 @@ pytestmark = pytest.mark.openssl
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Holds cert.pem and key.pem for 127.0.0.1, signed by themselves."""
+    """Holds cert.pem and key.pem."""
     made = tmp_path_factory.mktemp("tls")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(made / "key.pem")]
-    name = ["-subj", "/CN=slurmrestd", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
-    argv = ["openssl", "req", "-x509", *key, *name, "-out", str(made / "cert.pem")]
-    subprocess.run(argv, check=True, capture_output=True, timeout=20)
+    make_certificate(made)
     return made
 
 

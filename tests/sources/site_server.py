@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -35,10 +36,14 @@ def streams(lines: list[tuple[dict[str, str], int, str]]) -> dict[str, Any]:
 
 
 @contextmanager
-def running_site() -> Iterator[Site]:
+def running_site(*, tls: ssl.SSLContext | None = None) -> Iterator[Site]:
     site = Site()
 
     class Handler(BaseHTTPRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):  # hands that were not shaken: ssl.SSLError is one too
+                super().handle()
+
         def do_GET(self) -> None:
             self._tell(urlsplit(self.path).query)
 
@@ -66,8 +71,10 @@ def running_site() -> Iterator[Site]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:  # shaken hands on in the thread of each request
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    site.url = f"http://127.0.0.1:{server.server_address[1]}"
+    site.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     try:
         yield site
     finally:

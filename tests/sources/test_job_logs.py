@@ -9,7 +9,8 @@ import pytest
 
 from recovery.core.logs.cut import LINE_LIMIT, lines_of
 from recovery.sources import job_logs
-from recovery.sources.job_logs import Cursor, LogRead, read_end, read_log
+from recovery.sources.cursor import Cursor
+from recovery.sources.job_logs import LogRead, read_end, read_log
 from tests.sources.conftest import Unprivileged
 
 
