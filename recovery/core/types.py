@@ -210,8 +210,21 @@ RESTARTS = frozenset(
 class DecisionKind(StrEnum):
     APPROVE = "approve"
     REJECT = "reject"
+    AMEND = "amend"  # something else was proposed in its place, after it
     AUTO = "auto"
     EXPIRE = "expire"
+
+
+class Rejection(StrEnum):
+    """Why a recommendation was rejected: what a score and the next person learn from."""
+
+    WRONG_CLASS = "wrong_class"
+    WRONG_NODE = "wrong_node"
+    WRONG_ACTION = "wrong_action"
+    WRONG_CHECKPOINT = "wrong_checkpoint"
+    USER_IS_ON_IT = "user_is_on_it"
+    NOT_NOW = "not_now"
+    OTHER = "other"
 
 
 class Outcome(StrEnum):
@@ -373,6 +386,7 @@ class AttemptFacts:
     save_every_s: float | None = None  # between two checkpoints of the run
     longest_wait_s: float = 0.0  # the longest silence that the run came back from, fading (detectors/hang.py)
     watched_s: float = 0.0  # so long the run was seen to train, in this attempt and those before it
+    stalled_with: int = 0  # other running jobs that stopped within the same two minutes; asked for when it is overdue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
