@@ -301,6 +301,13 @@ _VERBS = {
     "cluster.paused": "Paused automation",
     "cluster.armed": "Armed automation",
     "policy.saved": "Saved a policy",
+    "account.logged_in": "Logged in",
+    "account.logged_out": "Logged out",
+    "account.log_in_failed": "Failed to log in",
+    "account.role_changed": "Gave a role",
+    "audit.broken": "Found the audit trail broken",
+    "audit.whole_again": "Found the audit trail whole again",
+    "audit.archived": "Archived events",
 }
 
 

@@ -6,6 +6,8 @@ import pytest
 from django.test import Client
 
 from recovery.models import Cluster, Event
+from recovery.pipeline import audit_chain
+from tests.audit.conftest import break_in
 from tests.dashboard.conftest import Question, text_of
 from tests.factories import ago, make_attempt, make_cluster, make_event, make_job, make_node, make_run
 
@@ -150,3 +152,33 @@ def test_nothing_found_says_what_search_knows(words: str, read: Read) -> None:
 
 def test_an_empty_question_offers_the_box(read: Read) -> None:
     assert 'name="q"' in read("/search/")
+
+
+def test_the_trail_is_searched_by_what_incident_time_words_and_request(read: Read, question: Question) -> None:
+    make_event(reason="first.", verb="policy.saved", request_id="a" * 32, origin="10.0.0.7")
+    make_event(reason="second.", incident=question.incident)
+    make_event(reason="third.", at=ago(3 * 86_400))
+    day = f"{ago(3 * 86_400):%Y-%m-%d}"
+    for query, found in {
+        "verb=policy": "first.",
+        f"incident={question.incident.pk}": "second.",
+        f"since={day}&until={day}": "third.",
+        "text=cond": "second.",
+        "text=" + "a" * 32: "first.",
+        "text=10.0.0.7": "first.",
+    }.items():
+        page = read(f"/audit/?{query}")
+        assert [text for text in ("first.", "second.", "third.") if text in page] == [found], query
+    assert "from 10.0.0.7" in read("/audit/")
+
+
+def test_the_page_says_up_to_where_the_trail_was_verified_and_names_the_first_bad_row(read: Read) -> None:
+    assert "Not verified yet" in read("/audit/")
+    events = [make_event() for _ in range(3)]
+    audit_chain.verify(now=ago(120))
+    assert f"Verified up to event {events[2].pk} <time" in read("/audit/")
+    break_in("UPDATE recovery_event SET reason = 'another' WHERE id = %s", events[1].pk)
+    audit_chain.verify(now=ago(0))
+    page = read("/audit/")
+    assert f"event {events[1].pk} is the first bad row" in page
+    assert f"up to event {events[2].pk} it was whole" in page
