@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from zoneinfo import available_timezones
 
 from django.core.exceptions import ImproperlyConfigured
+
+from recovery.core.opinion import PROVIDER_KINDS, ProviderSettings
 
 
 def env_str(name: str, default: str = "") -> str:
@@ -96,6 +99,30 @@ def env_zone(name: str, default: str) -> str:
     if value not in available_timezones():
         raise ImproperlyConfigured(f"{name}={value!r} is not a time zone: give an IANA name such as Europe/Paris.")
     return value
+
+
+def provider(settings: ProviderSettings, *, hosts: Sequence[str], lease_s: float) -> ProviderSettings | None:
+    """The external diagnostic service; None where none is named: built-in rules alone.
+
+    Its host must also stand among `hosts`: logs leave for nowhere by one mistyped address.
+    """
+    if not settings.kind:
+        return None
+    if settings.kind not in PROVIDER_KINDS:
+        raise ImproperlyConfigured(f"RECOVERY_PROVIDER={settings.kind!r} is none of {', '.join(PROVIDER_KINDS)}.")
+    parts = urlsplit(settings.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise ImproperlyConfigured("RECOVERY_PROVIDER_URL must be http:// or https:// with HOST[:PORT][/PATH].")
+    if parts.hostname not in hosts:
+        raise ImproperlyConfigured(
+            f"RECOVERY_PROVIDER_URL leads to {parts.hostname}: name that host in RECOVERY_PROVIDER_HOSTS, too."
+        )
+    if settings.timeout_s > lease_s / 3:
+        raise ImproperlyConfigured(
+            f"RECOVERY_PROVIDER_TIMEOUT_S={settings.timeout_s:g} is too long: "
+            f"at most a third of RECOVERY_LEASE_S, {lease_s / 3:g}."
+        )
+    return settings
 
 
 def database(url: str, *, sqlite_path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-from recovery.core import lifecycle, types, words
+from recovery.core import lifecycle, opinion, types, words
 from recovery.env import broker, database, env_bool, env_float, env_list, env_rate, env_str, env_zone, provider
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -33,7 +33,18 @@ LOG_TIME_ZONE = env_zone("RECOVERY_LOG_TIME_ZONE", "UTC")
 # A site's own failure signatures (docs/diagnose.md), put before those that come with the product.
 SIGNATURES = env_str("RECOVERY_SIGNATURES")
 # An external diagnostic service, whose answers are shown beside our verdicts (docs/providers.md); None: built-in rules.
-PROVIDER = provider(lease_s=LEASE_S)
+PROVIDER = provider(
+    opinion.ProviderSettings(
+        kind=env_str("RECOVERY_PROVIDER"),
+        url=env_str("RECOVERY_PROVIDER_URL"),
+        timeout_s=env_float("RECOVERY_PROVIDER_TIMEOUT_S", 30, least=1),
+        per_hour=int(env_float("RECOVERY_PROVIDER_PER_HOUR", 20, least=1)),
+        token_file=env_str("RECOVERY_PROVIDER_TOKEN_FILE"),  # the path: it is read for each question
+        ca_file=env_str("RECOVERY_PROVIDER_CA_FILE"),
+    ),
+    hosts=env_list("RECOVERY_PROVIDER_HOSTS", []),
+    lease_s=LEASE_S,
+)
 # Floors of the hang detector (recovery/core/detectors/hang.py explains them).
 HANG_FLOOR_S = env_float("RECOVERY_HANG_FLOOR_S", 300, least=1)
 HANG_FIRST_STEP_S = env_float("RECOVERY_HANG_FIRST_STEP_S", 1800, least=1)
@@ -152,7 +163,7 @@ X_FRAME_OPTIONS = "DENY"
 WORDS = (
     lifecycle.ActionState, lifecycle.IncidentState, types.ActionKind, types.CheckpointState, types.DecisionKind,
     types.Exclude, types.FailureClass, types.FindingKind, types.JobState, types.Mode, types.Outcome, types.Phase,
-    types.Restart, types.Role,
+    types.Restart, types.Role, opinion.ProviderMode,
 )  # fmt: skip
 # Requests for each token, account or address (recovery/api/throttling.py); "" or "none": no ceiling.
 API_RATE = env_rate("RECOVERY_API_RATE", "1200/min")

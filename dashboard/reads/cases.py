@@ -15,7 +15,7 @@ from dashboard.timeline import Case, Stage, build
 from recovery import selectors
 from recovery.core.lifecycle import OPEN_STATES, PERSON_STATES, ActionState, IncidentState
 from recovery.core.types import Exclude
-from recovery.models import Action, Checkpoint, Cluster, Event, Finding, Incident, Recommendation
+from recovery.models import Action, Checkpoint, Cluster, Event, Finding, Incident, Recommendation, SecondOpinion
 from recovery.selectors import current_recommendation, decision_on
 
 FILTERS = {
@@ -136,6 +136,8 @@ class IncidentPage:
     superseded: tuple[Recommendation, ...]
     events: tuple[Event, ...]  # newest first
     earlier: tuple[Row, ...]  # other incidents of the run, newest first
+    opinion: SecondOpinion | None  # of an external diagnostic service
+    provider: selectors.ProviderStatus
     on_nodes: tuple[Incident, ...]  # incidents of other runs that named the same nodes
 
     @property
@@ -178,6 +180,8 @@ def incident_page(pk: int, *, now: datetime) -> IncidentPage:
         superseded=detail.superseded,
         events=tuple(reversed(detail.events[-EVENTS:])),
         earlier=tuple(rows(incidents(None).filter(run_id=incident.run_id).exclude(pk=pk)[:HISTORY])),
+        opinion=detail.second_opinion,
+        provider=selectors.provider_status(now=now),
         on_nodes=_on_nodes(incident, now=now),
     )
 

@@ -50,6 +50,7 @@ TABLES: dict[str, Mapping[Any, StateWords]] = {
     "role": words.ROLE_WORDS,
     "finding": words.FINDING_WORDS,
     "examined": words.EXAMINED_WORDS,
+    "provider": words.PROVIDER_WORDS,
 }
 _LABELS: dict[str, Mapping[Any, str]] = {
     "failure": {key: label for key, (label, _) in words.FAILURE_LABELS.items()},

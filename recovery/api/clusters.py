@@ -14,6 +14,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Rows
 from recovery.api.fields import Finite, Shape, Word
+from recovery.api.opinions import ProviderShape
 from recovery.api.permissions import Access
 from recovery.doctor import Group, Report, State
 from recovery.doctor.stored import ask_again, report_on
@@ -161,6 +162,7 @@ class HealthDetails(DeskView):
         overdue_limit_s = serializers.FloatField(help_text="From here on it counts as degraded.")
         stale_clusters = serializers.ListField(child=serializers.CharField(), help_text="By name.")
         needs_person = serializers.IntegerField(help_text="Incidents that wait for a person now.")
+        provider = ProviderShape()
 
         class Meta:
             ref_name = "Health"
@@ -177,5 +179,6 @@ class HealthDetails(DeskView):
                 "overdue_limit_s": limit_s,
                 "stale_clusters": stale,
                 "needs_person": selectors.needs_person().count(),
+                "provider": ProviderShape(selectors.provider_status(now=now)).data,
             }
         )

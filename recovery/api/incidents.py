@@ -17,6 +17,7 @@ from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Rows
 from recovery.api.fields import ClusterRef, Finite, JobRef, RunRef, Shape, Word
+from recovery.api.opinions import ProviderShape, SecondOpinionShape
 from recovery.api.parsing import ClusterFilter, FlagFilter, KeyFilter, MomentFilter, OneOf, SomeOf, StableOrdering
 from recovery.api.recommendations import RecommendationShape
 from recovery.core.lifecycle import INCIDENT_WORDS, PERSON_STATES, ActionState, IncidentState
@@ -247,6 +248,8 @@ class EventShape(Shape):
 
 class IncidentDetailShape(IncidentShape):
     diagnosis = DiagnosisShape(allow_null=True)
+    second_opinion = SecondOpinionShape(allow_null=True, help_text="Of an external diagnostic service; evidence alone.")
+    provider = ProviderShape()
     verification = CheckShape(many=True, help_text="Runs again, restored, next checkpoint; empty before a restart.")
     clocks = Clocks()
     recommendation = RecommendationShape(allow_null=True, help_text="The one that holds.")
@@ -261,6 +264,8 @@ class IncidentDetailShape(IncidentShape):
         return {
             **IncidentShape(incident).data,
             "diagnosis": DiagnosisShape(incident.diagnosis).data if incident.diagnosis else None,
+            "second_opinion": SecondOpinionShape(detail.second_opinion).data if detail.second_opinion else None,
+            "provider": ProviderShape(selectors.provider_status(now=timezone.now())).data,
             "verification": CheckShape(incident.verification, many=True).data,
             "clocks": Clocks(asdict(incident_report(incident, now=timezone.now()))).data,
             "recommendation": RecommendationShape(detail.recommendation).data if detail.recommendation else None,

@@ -6,6 +6,7 @@ The states of incidents have theirs in lifecycle.py. `tone` names a colour token
 from __future__ import annotations
 
 from recovery.core.lifecycle import ActionState, StateWords
+from recovery.core.opinion import ProviderMode
 from recovery.core.types import (
     ActionKind,
     CheckpointState,
@@ -113,6 +114,15 @@ PICTURE_WORDS: dict[str, StateWords] = {
 }
 
 # What the doctor says of one thing (recovery/doctor/results.py: State).
+PROVIDER_WORDS: dict[ProviderMode, StateWords] = {
+    ProviderMode.OFF: W("Built-in rules", "●", "muted", "Verdicts rest on the built-in rules; no service is set up."),
+    ProviderMode.WAITING: W("Built-in rules", "◌", "info", "A diagnostic service is set up and was not asked yet."),
+    ProviderMode.GOOD: W("Built-in rules, second opinion", "●", "ok", "A diagnostic service answers beside our rules."),
+    ProviderMode.DEGRADED: W(
+        "Degraded: built-in rules only", "!", "warning", "The diagnostic service that is set up gives no answers."
+    ),
+}
+
 EXAMINED_WORDS: dict[str, StateWords] = {
     "good": W("Good", "●", "ok", "It was looked at, and works."),
     "attention": W("Look at this", "▲", "warning", "Something can't be seen or done here; the rest works."),
@@ -164,6 +174,7 @@ ACTION_STATE_WORDS: dict[ActionState, StateWords] = {
 DECISION_WORDS: dict[DecisionKind, StateWords] = {
     DecisionKind.APPROVE: W("Approved", "●", "ok", "A person approved the recommendation."),
     DecisionKind.REJECT: W("Rejected", "⊘", "warning", "A person rejected the recommendation."),
+    DecisionKind.AMEND: W("Amended", "◆", "info", "A person proposed something else in its place."),
     DecisionKind.AUTO: W("Decided by policy", "▶", "accent", "The policy allowed it without a person."),
     DecisionKind.EXPIRE: W("Expired", "–", "muted", "Nobody decided in time."),
 }

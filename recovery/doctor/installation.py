@@ -15,7 +15,9 @@ from django.db.migrations.executor import MigrationExecutor
 
 from recovery import selectors
 from recovery.celery import app
+from recovery.core.opinion import ProviderMode
 from recovery.core.speech import duration
+from recovery.core.words import PROVIDER_WORDS
 from recovery.doctor.results import Group, Result, State
 from recovery.models import Upkeep
 
@@ -32,6 +34,7 @@ def examine_installation(*, now: datetime, ask_broker: bool) -> Iterator[Result]
     if data.state is State.GOOD:
         yield workers(now)
         yield tables(now)
+        yield provider(now)
     yield time_zone(now)
 
 
@@ -128,6 +131,21 @@ def tables(now: datetime) -> Result:
         remedy = "Start a worker and beat (docs/operations.md, “What runs”); where they run, start a further worker."
         return _result(what, last, remedy=remedy, state=State.ATTENTION, at=now)
     return _result(what, last, at=now)
+
+
+def provider(now: datetime) -> Result:
+    """Whose rules verdicts rest on. Nothing here asks the service: a worker does, and keeps what came of it."""
+    status = selectors.provider_status(now=now)
+    words = PROVIDER_WORDS[status.mode]
+    last = f"; it last answered {duration((now - status.good_at).total_seconds())} ago" if status.good_at else ""
+    detail = f"{words.label.lower()}. {status.sentence.rstrip('.')}{last}"
+    return _result("diagnosis", detail, remedy=status.remedy, state=_PROVIDER_STATES[status.mode], at=now)
+
+
+_PROVIDER_STATES = {
+    ProviderMode.OFF: State.GOOD, ProviderMode.GOOD: State.GOOD, ProviderMode.WAITING: State.NOT_TRIED,
+    ProviderMode.DEGRADED: State.ATTENTION,
+}  # fmt: skip
 
 
 def time_zone(now: datetime) -> Result:

@@ -32,6 +32,13 @@ from recovery.selectors.incident_reads import (
     recommendation_detail,
     recommendations,
 )
+from recovery.selectors.provider_reads import (
+    Agreement,
+    ProviderStatus,
+    agreement,
+    provider_status,
+    second_opinion,
+)
 from recovery.selectors.run_reads import (
     EXECUTING,
     RunDetail,
@@ -54,11 +61,14 @@ from recovery.selectors.sample_reads import MAX_POINTS, samples_for
 __all__ = [
     "EXECUTING",
     "MAX_POINTS",
+    "Agreement",
     "ClusterPicture",
     "IncidentDetail",
     "NotFound",
+    "ProviderStatus",
     "RunDetail",
     "RunFacts",
+    "agreement",
     "attempt",
     "attempt_detail",
     "attempts",
@@ -83,6 +93,7 @@ __all__ = [
     "overdue_s",
     "pictures_of",
     "policies",
+    "provider_status",
     "recommendation_detail",
     "recommendations",
     "run",
@@ -90,6 +101,7 @@ __all__ = [
     "running_attempts",
     "runs",
     "samples_for",
+    "second_opinion",
     "signals",
     "unknown_jobs",
     "waiting_since",

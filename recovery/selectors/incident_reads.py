@@ -15,8 +15,10 @@ from recovery.models import (
     Incident,
     PolicyVersion,
     Recommendation,
+    SecondOpinion,
 )
 from recovery.selectors.base import get
+from recovery.selectors.provider_reads import second_opinion
 
 
 def incidents() -> QuerySet[Incident]:
@@ -77,6 +79,7 @@ class IncidentDetail:
     findings: tuple[Finding, ...]
     actions: tuple[Action, ...]
     events: tuple[Event, ...]  # oldest first
+    second_opinion: SecondOpinion | None  # of an external service; the row is there from the first question on
 
     @property
     def decision(self) -> Decision | None:
@@ -93,6 +96,7 @@ def incident_detail(*, incident_id: int) -> IncidentDetail:
         findings=tuple(incident.findings.all()),
         actions=tuple(incident.actions.all()),
         events=tuple(events(incident_id=incident_id)),
+        second_opinion=second_opinion(incident),
     )
 
 
