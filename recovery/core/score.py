@@ -127,9 +127,7 @@ def _card(rule: str, failure_class: FailureClass, rows: Sequence[Decided]) -> Sc
         recommended=len(rows),
         decided=sum(each.kind in BY_PEOPLE for each in rows),
         agreement=Share(hits=len(agreed), of=len(said)),
-        recovered=Share(
-            hits=sum(each.outcome is Outcome.RECOVERED and not each.undone for each in known), of=len(known)
-        ),
+        recovered=Share(hits=len(recovered), of=len(known)),
         wrongful=tuple(each.incident for each in rows if each.wrongful),
         automatic=sum(each.kind is DecisionKind.AUTO for each in rows),
         expired=sum(each.kind is DecisionKind.EXPIRE for each in rows),
