@@ -31,8 +31,8 @@ test: dev-venv system-packages ## Run every test; as root on Debian installs the
 coverage: dev-venv system-packages ## Run every test and tell which lines they reached; takes twice as long
 	@$(PY) -m tests --coverage
 
-test-newslurm: dev-venv system-packages ## The back ends on Slurm 26.05 with pyslurm, in a chroot of a newer Debian (root, Debian)
-	@$(PY) -m tests.newslurm
+test-newslurm: dev-venv system-packages ## The back ends on Slurm 26.05 with pyslurm (RELEASE=24.11: on that), in a chroot (root, Debian)
+	@$(PY) -m tests.newslurm $(if $(RELEASE),--release $(RELEASE))
 
 torture: dev-venv system-packages ## Bad weather, then a kill at every write, commit and call of every action (hours)
 	@$(PY) -m tests.postgres -m pytest -m torture tests/e2e

@@ -268,7 +268,7 @@ def _group(entry: Mapping[str, Any]) -> list[NodeRecord]:
         "state": inner["node"]["state"],
         "partitions": [partition] if partition else [],
         "reason": values.text(reason, "description"),
-        "reason_set_by_user": values.text(entry, "reason_set_by_user"),
+        "reason_set_by_user": values.text(entry, "reason_set_by_user") or values.text(reason, "user"),  # 26.05, 24.11
         "reason_changed_at": reason.get("time"),
         "active_features": inner.get("features", {}).get("active"),
         "gres": values.text(inner.get("gres", {}), "total"),

@@ -1,6 +1,6 @@
 """Where a batch job's output goes: Slurm's file name patterns, expanded as slurmd expands them.
 
-Until 24.11, which adds stdout_expanded, `squeue --json` gives the pattern only. Each rule below was tried on Slurm
+22.05 gives the pattern only, 24.11 the path in the pattern's place, 26.05 both. Each rule below was tried on Slurm
 22.05.8: for a job outside of an array %A is its own id and %a is 4294967294; %J is the bare id in a batch script; %b
 stays as it is; a single backslash anywhere switches all patterns off and is itself taken out.
 """
@@ -33,6 +33,8 @@ def expand(pattern: str, facts: PathFacts) -> str:
     """The absolute path of a job's output file; "" where the pattern is empty."""
     if not pattern:
         return ""
+    if facts.array_task is not None:  # 24.11 has no number for the last task that waits
+        pattern = pattern.replace(str(_NO_ARRAY_TASK), str(facts.array_task))
     path = re.sub(r"\\(.)", r"\1", pattern) if "\\" in pattern else _PATTERN.sub(lambda m: _value(m, facts), pattern)
     whole = path if path.startswith("/") else f"{facts.work_dir}/{path}"
     return str(PurePosixPath(whole)) if _UNTIDY.search(whole) else whole

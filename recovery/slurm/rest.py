@@ -46,6 +46,7 @@ T = TypeVar("T")
 
 FEW_JOBS = 10  # so many past jobs are asked for one by one (a few milliseconds each), more of them in one list
 FULL_EVERY_S = 300  # a picture is asked for whole at least so often, whatever the mark says: see jobs_since
+_NO_DATE = frozenset({400, 422})
 _DATED = "v0.0.40"  # from here on a list of jobs says how old it is
 
 _MARK = re.compile(r"(\d{1,12})@(\d{1,12})")  # the controller's time, our time
@@ -98,8 +99,10 @@ class RestClient(SlurmClient):
         before = None if rest_versions.is_at_least(version, _DATED) else self._controller_time()
         if before is not None and since and before < int(since):
             since = ""  # its clock was put back: it would see no change for a while
-        request = Request(method="GET", path=self._door.path("jobs"), params={"update_time": since} if since else None)
-        answer = self._door.send(request)
+        params = {"update_time": rest_versions.date(version, since)} if since else None
+        answer = self._door.send(Request(method="GET", path=self._door.path("jobs"), params=params))
+        if since and answer.status in _NO_DATE:
+            return self.jobs_since("")  # of a server that takes our date for none everything is asked for
         if answer.status == 304 and since:
             return JobsPicture(jobs=None, mark=mark)
         data = rest_json.whole(answer)

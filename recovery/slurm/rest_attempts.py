@@ -11,6 +11,7 @@ from recovery.core.types import JobState
 from recovery.slurm import json_values as values
 from recovery.slurm.base import AttemptRecord
 from recovery.slurm.json_values import BadAnswer
+from recovery.slurm.sacct import true_end
 from recovery.slurm.states import job_state
 
 NEVER = 2**32 - 2  # Slurm's NO_VAL, which newer releases give for a start that never was
@@ -58,9 +59,8 @@ def _submitted(entry: Mapping[str, Any]) -> datetime:
 
 
 def _attempt(entry: Mapping[str, Any], *, job_id: str, number: int) -> AttemptRecord:
-    words, times = values.words(_mapping(entry, "state"), "current"), _mapping(entry, "time")
-    # Of an attempt REQUEUED is an end, unlike of a job.
-    state = JobState.REQUEUED if "REQUEUED" in words else job_state(words)
+    times = _mapping(entry, "time")
+    state, ended = _end(entry)
     code, signal = _exit(entry) if state.is_terminal else (None, None)
     return AttemptRecord(
         job_id=job_id,
@@ -68,13 +68,28 @@ def _attempt(entry: Mapping[str, Any], *, job_id: str, number: int) -> AttemptRe
         state=state,
         submitted_at=_submitted(entry),
         started_at=_time(times, "start"),
-        ended_at=_time(times, "end") if state.is_terminal else None,
+        ended_at=ended if state.is_terminal else None,
         exit_code=code,
         exit_signal=signal,
         nodes=values.nodes(entry, "nodes"),
         cancelled_by=_cancelled_by(entry) if state is JobState.CANCELLED else "",
         step_exit_codes=tuple(_step_codes(entry)),
     )
+
+
+def _end(entry: Mapping[str, Any]) -> tuple[JobState, datetime | None]:
+    """Its end by the record and by its batch step, as `sacct` has them."""
+    code, signal = _exit(entry)
+    batch = next((step for step in _steps(entry) if _step_name(step) == "batch"), {})
+    ended = _time(_mapping(batch, "time"), "end")
+    own = (_state(values.words(batch, "state")), ended) if ended is not None else None
+    state = _state(values.words(_mapping(entry, "state"), "current"))
+    return true_end(state, _time(_mapping(entry, "time"), "end"), batch=own, badly=bool(code or signal))
+
+
+def _state(words: list[str]) -> JobState:
+    """Of an attempt REQUEUED is an end, unlike of a job."""
+    return JobState.REQUEUED if "REQUEUED" in words else job_state(words)
 
 
 def _cancelled_by(entry: Mapping[str, Any]) -> str:
@@ -92,14 +107,23 @@ def _exit(entry: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 def _step_codes(entry: Mapping[str, Any]) -> Iterable[int]:
     """One number per numbered step that has ended, as a shell would say it: 128 and the signal."""
-    steps = entry.get("steps")
-    for step in steps if isinstance(steps, list) else []:
-        if not isinstance(step, dict):
-            raise BadAnswer("a step is not an object")
-        name = str(_mapping(step, "step").get("id") or "").partition(".")[2]
-        if name.isdigit() and _time(_mapping(step, "time"), "end"):
+    for step in _steps(entry):
+        if _step_name(step).isdigit() and _time(_mapping(step, "time"), "end"):
             code, signal = _exit(step)
             yield 128 + signal if signal else code or 0
+
+
+def _steps(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    steps = entry.get("steps")
+    found = steps if isinstance(steps, list) else []
+    if not all(isinstance(step, dict) for step in found):
+        raise BadAnswer("a step is not an object")
+    return found
+
+
+def _step_name(step: Mapping[str, Any]) -> str:
+    """ "0" or "batch" of "4711.0" and "4711.batch"."""
+    return str(_mapping(step, "step").get("id") or "").partition(".")[2]
 
 
 def _time(entry: Mapping[str, Any], key: str) -> datetime | None:

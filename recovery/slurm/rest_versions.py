@@ -2,8 +2,8 @@
 
 Entries (a job, a node, …) are taken from the shape of the server's version to the newest one's, step by step; plain
 numbers against {"set", "infinite", "number"} and states as text or list are told apart where they are read
-(json_values.py), not here. Tried on real servers: v0.0.38 (Slurm 22.05) and v0.0.42 … v0.0.45 (26.05). The steps
-between are after Slurm's own OpenAPI documents.
+(json_values.py), not here. Tried on real servers: v0.0.38 (Slurm 22.05), v0.0.40 … v0.0.42 (24.11) and v0.0.42 …
+v0.0.45 (26.05). v0.0.39 is after Slurm's own OpenAPI document.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ STEPS: tuple[Step, ...] = (
         release="24.11",
         adds=frozenset({Operation.ATTEMPTS, Operation.BATCH_SCRIPT}),
         ignores=(
-            "jobs: standard_output became the pattern, with stdout_expanded beside it; both are understood",
+            "jobs: 25.05 gives the pattern as standard_output, with stdout_expanded beside it; both are understood",
             "jobs: licenses_allocated, segment_size, submit_line; nodes: cert_flags, tls_cert_last_renewal, topology",
         ),
     ),
@@ -134,6 +134,13 @@ def operations(version: str) -> frozenset[Operation]:
 def since(operation: Operation) -> Step | None:
     """The first version that has it; None where none has."""
     return next((step for step in STEPS if operation in step.adds), None)
+
+
+def date(version: str, seconds: str) -> str:
+    """How `update_time` is written. The first versions with a parser of their own take a bare number for no date: so
+    does 24.11, the last release that serves them.
+    """
+    return f"uts{seconds}" if version in ("v0.0.40", "v0.0.41") else seconds
 
 
 def is_at_least(version: str, other: str) -> bool:

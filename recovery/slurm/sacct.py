@@ -121,18 +121,24 @@ def _attempt(row: _Row, steps: Sequence[_Row], number: int) -> AttemptRecord:
 
 
 def _end(row: _Row, batch: _Row | None) -> tuple[JobState, datetime | None]:
-    """The state and the end of an attempt.
+    own = (_state(batch.state), batch.ended) if batch is not None and batch.ended is not None else None
+    return true_end(_state(row.state), row.ended, batch=own, badly=bool(row.exit_code or row.signal))
 
-    22.05 calls one REQUEUED whatever ended it, and dates its end at the requeue; its batch step knows better. Put back
-    while it ran, an attempt has exit code 0:0 whatever its script made of the signals.
+
+def true_end(
+    state: JobState, ended: datetime | None, *, batch: tuple[JobState, datetime] | None, badly: bool
+) -> tuple[JobState, datetime | None]:
+    """The state and the end of an attempt. `batch`: those of its batch step; `badly`: its exit code is not 0:0.
+
+    22.05 and 24.11 call an attempt REQUEUED whatever ended it, and date its end at the requeue; its batch step knows
+    better. Put back while it ran, an attempt has exit code 0:0 whatever its script made of the signals.
     """
-    state = _state(row.state)
-    if state is not JobState.REQUEUED or batch is None or batch.ended is None:
-        return state, row.ended
-    own = _state(batch.state)
-    failed = own.is_terminal and own is not JobState.CANCELLED and (row.exit_code or row.signal)
-    completed = own is JobState.COMPLETED and row.ended is not None and batch.ended < row.ended
-    return (own, batch.ended) if failed or completed else (state, row.ended)
+    if state is not JobState.REQUEUED or batch is None:
+        return state, ended
+    own, own_end = batch
+    failed = own.is_terminal and own is not JobState.CANCELLED and badly
+    completed = own is JobState.COMPLETED and ended is not None and own_end < ended
+    return batch if failed or completed else (state, ended)
 
 
 def _state(text: str) -> JobState:

@@ -40,23 +40,24 @@ class BuildError(Exception):
 class Chroot:
     """The chroot in `folder`. Files beside it: a lock, and one digest for each layer that is complete."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, edition: recipe.Edition) -> None:
         self.folder = folder
+        self.edition = edition
         self.root = folder / "root"
 
     def is_complete(self) -> bool:
-        return all(self._is_made(layer, digest) for layer, digest in self._layers().items())
+        return all(self._is_made(layer, digest) for layer, digest in recipe.digests(self.edition).items())
 
     def build(self) -> None:
         """Make the layers that are missing or made from another recipe. BuildError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._locked(fcntl.LOCK_EX):
-            layers = self._layers()
+            layers = recipe.digests(self.edition)
             if not self._is_made("root", layers["root"]):
                 self._build_root()
                 self._mark("root", layers["root"])
-            missing = [layer for layer in ("venv", "pyslurm") if not self._is_made(layer, layers[layer])]
             scripts = {"venv": recipe.VENV, "pyslurm": recipe.PYSLURM}
+            missing = [layer for layer in scripts if layer in layers and not self._is_made(layer, layers[layer])]
             builds = {layer: self._start_layer(layer, scripts[layer]) for layer in missing}
             self._finish(builds, layers)
 
@@ -88,10 +89,6 @@ class Chroot:
 
     # --- the layers --------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _layers() -> dict[str, str]:
-        return {"root": recipe.root_digest(), "venv": recipe.venv_digest(), "pyslurm": recipe.pyslurm_digest()}
-
     def _is_made(self, layer: str, digest: str) -> bool:
         mark = self.folder / f"{layer}.made"
         return mark.exists() and mark.read_text(encoding="utf-8") == digest
@@ -100,15 +97,15 @@ class Chroot:
         (self.folder / f"{layer}.made").write_text(digest, encoding="utf-8")
 
     def _build_root(self) -> None:
-        for layer in self._layers():
+        for layer in self.edition.layers:
             (self.folder / f"{layer}.made").unlink(missing_ok=True)
         draft = self.folder / "root.draft"
         for old in (draft, self.root):
             _remove(old)
         options = [f"--aptopt={option}" for option in recipe.APT_OPTIONS]
-        source = f"deb {host.mirror()} {recipe.SUITE} main"
+        source = f"deb {host.mirror()} {self.edition.suite} main"
         made = ["mmdebstrap", "--mode=root", "--variant=apt", "--quiet", *options]
-        made += [f"--include={','.join(recipe.PACKAGES)}", recipe.SUITE, str(draft), source]
+        made += [f"--include={','.join(recipe.PACKAGES)}", self.edition.suite, str(draft), source]
         try:
             self._wait(self._start("root", [*host.ENCLOSED, *made], env=os.environ), "root")
             self._furnish(draft)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
 
-from tests.newslurm.recipe import SUITE
+from tests.newslurm.recipe import EDITIONS, Edition
 
 # What tells pip and apt how to reach their servers; nothing else of our environment gets into the chroot.
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -27,14 +27,15 @@ class Obstacle:
     for_good: bool
 
 
-def cache_folder() -> Path:
+def cache_folder(edition: Edition) -> Path:
+    """Each edition has its own; that of the newest is the plain one."""
     own = os.environ.get("RECOVERY_NEWSLURM_DIR")
-    if own:
-        return Path(own).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "recovery-desk" / "newslurm"
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    newest = Path(own).absolute() if own else caches / "recovery-desk" / "newslurm"
+    return newest if edition == EDITIONS[0] else newest.with_name(f"{newest.name}-{edition.suite}")
 
 
-def obstacle(*, built: bool) -> Obstacle | None:
+def obstacle(edition: Edition, *, built: bool) -> Obstacle | None:
     """None where the suite can run; a mirror is asked for only where there is something to build."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return Obstacle(words="it builds a chroot, which takes root on Linux", for_good=True)
@@ -45,10 +46,10 @@ def obstacle(*, built: bool) -> Obstacle | None:
         )
     if subprocess.run([*ENCLOSED, "--net", "true"], capture_output=True, check=False, timeout=30).returncode:
         return Obstacle(words="this machine lets nobody mount in a namespace of its own", for_good=True)
-    return None if built else _build_obstacle()
+    return None if built else _build_obstacle(edition.suite)
 
 
-def _build_obstacle() -> Obstacle | None:
+def _build_obstacle(suite: str) -> Obstacle | None:
     if not shutil.which("apt-get"):
         return Obstacle(words="the chroot is built on Debian only", for_good=True)
     if not shutil.which("mmdebstrap"):
@@ -57,9 +58,9 @@ def _build_obstacle() -> Obstacle | None:
     if not address:
         return Obstacle(words="no mirror of Debian is among apt's sources", for_good=True)
     try:
-        urllib.request.urlopen(f"{address}/dists/{SUITE}/InRelease", timeout=20).close()  # noqa: S310 (apt's own)
+        urllib.request.urlopen(f"{address}/dists/{suite}/InRelease", timeout=20).close()  # noqa: S310 (apt's own)
     except (URLError, OSError, ValueError) as error:
-        return Obstacle(words=f"the mirror of apt's sources has no Debian {SUITE} ({error})", for_good=True)
+        return Obstacle(words=f"the mirror of apt's sources has no Debian {suite} ({error})", for_good=True)
     return None
 
 

@@ -1,14 +1,37 @@
-"""What the chroot is made of, in three layers; each has a digest, and is made again when that changes."""
+"""What a chroot is made of, in layers; each has a digest, and is made again when that changes."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
 TREE = HERE.parent.parent
-SUITE = "sid"  # the only Debian with Slurm 26.05
-RELEASE = "26.05"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edition:
+    """A newer Debian, by the release of Slurm that it has. `pyslurm`: whether that can be built against it.
+
+    `rest_versions`: of slurmrestd's API, which the suite runs on beside the newest that this release has.
+    """
+
+    suite: str
+    release: str
+    pyslurm: bool
+    rest_versions: tuple[str, ...] = ()
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return ("root", "venv", *(("pyslurm",) if self.pyslurm else ()))
+
+
+# The newest first: it is what runs unless another is named. pyslurm 25.11 does not compile against 24.11.
+EDITIONS = (
+    Edition(suite="sid", release="26.05", pyslurm=True),
+    Edition(suite="trixie", release="24.11", pyslurm=False, rest_versions=("v0.0.40", "v0.0.41")),
+)
 
 PACKAGES = (
     *("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurm-client", "munge", "mariadb-server"),
@@ -44,17 +67,23 @@ $pip --no-build-isolation --no-binary pyslurm -r {WORK_TREE}/tests/newslurm/pysl
 """
 
 
-def root_digest() -> str:
-    return _digest(SUITE, *PACKAGES, *APT_OPTIONS)
+def digests(edition: Edition) -> dict[str, str]:
+    """One for each layer."""
+    made = {"root": root_digest(edition), "venv": venv_digest(edition), "pyslurm": pyslurm_digest(edition)}
+    return {layer: made[layer] for layer in edition.layers}
 
 
-def venv_digest() -> str:
-    return _digest(root_digest(), VENV, (TREE / "requirements-dev.lock").read_text(encoding="utf-8"))
+def root_digest(edition: Edition) -> str:
+    return _digest(edition.suite, *PACKAGES, *APT_OPTIONS)
 
 
-def pyslurm_digest() -> str:
+def venv_digest(edition: Edition) -> str:
+    return _digest(root_digest(edition), VENV, (TREE / "requirements-dev.lock").read_text(encoding="utf-8"))
+
+
+def pyslurm_digest(edition: Edition) -> str:
     files = (HERE / "pyslurm-build.txt", HERE / "pyslurm.txt", HERE / "shim" / "slurm" / "slurm_version.h")
-    return _digest(root_digest(), PYSLURM, *(file.read_text(encoding="utf-8") for file in files))
+    return _digest(root_digest(edition), PYSLURM, *(file.read_text(encoding="utf-8") for file in files))
 
 
 def _digest(*parts: str) -> str:

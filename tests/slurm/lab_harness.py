@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -161,13 +162,14 @@ class LabHarness:
         for name in self._reservations:
             self._lab.run("scontrol", "delete", f"ReservationName={name}")
         self._lab.run("scancel", "--user=root")
+        assert wait_until(self._comes_to_rest, timeout_s=30), "the lab does not come to rest"
+
+    def _comes_to_rest(self) -> bool:
         for name in self._lab.node_names:
             truth = self.node_truth(name)
             if truth.down or truth.drained:
-                self._lab.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
-        assert wait_until(self._is_quiet, timeout_s=30), "the lab does not come to rest"
-
-    def _is_quiet(self) -> bool:
+                with suppress(LabError):  # it came back by itself in this moment
+                    self.admin_resume(name)
         states = set(self._lab.run("sinfo", "-h", "-N", "-o", "%T").split())
         return states == {"idle"} and not self._lab.run("squeue", "-h", "-o", "%A").split()
 

@@ -68,11 +68,13 @@ def make_history() -> dict[str, str]:
         "held_twice": submit(wrap="sleep 300"),
         "gpus": submit("--gpus-per-node=4", "-wn1", wrap="sleep 300"),
     }
-    time.sleep(6)
+    ended = ("failed", "signalled", "failed_requeued")
+    run_on = ("running", "bytes", "cancelled", "held_requeue", "held_twice", "gpus")
+    wait_for(jobs, dict.fromkeys(ended, "FAILED") | dict.fromkeys(run_on, "RUNNING"))
     call("scontrol", "requeue", jobs["failed_requeued"])
     call("scontrol", "requeuehold", jobs["held_requeue"], jobs["held_twice"])
     call("scancel", jobs["cancelled"])
-    time.sleep(4)
+    wait_for(jobs, {"cancelled": "CANCELLED", "held_requeue": "PENDING", "held_twice": "PENDING"})
     call("scontrol", "update", f"JobId={jobs['held_requeue']}", "ExcNodeList=n1,n2")
     call("scontrol", "update", "NodeName=n4", "State=DRAIN", 'Reason=bad "gpu"\nn1 is fine')
     call("scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=power supply")
@@ -80,6 +82,21 @@ def make_history() -> dict[str, str]:
     call("scontrol", "hold", jobs["held_twice"])
     time.sleep(2)
     return jobs
+
+
+def wait_for(jobs: dict[str, str], wanted: dict[str, str]) -> None:
+    """Until these jobs are in these states; a cluster that is too slow for that is not worth recording."""
+    for _ in range(60):
+        lines = call("squeue", "--noheader", "--states=all", "--format=%A %T").decode().splitlines()
+        states = dict(line.split() for line in lines)
+        waiting = {
+            kind: states.get(jobs[kind], "?") for kind, state in wanted.items() if states.get(jobs[kind]) != state
+        }
+        if not waiting:
+            time.sleep(2)  # accounting is a moment behind
+            return
+        time.sleep(0.5)
+    sys.exit(f"Wanted {wanted}, and still is {waiting}: record on a quieter machine.")
 
 
 def squeue(*options: str) -> tuple[bytes, bytes]:

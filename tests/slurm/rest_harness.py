@@ -5,12 +5,15 @@ The lab's own commands tell what is true, so that slurmrestd does not vouch for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from recovery.demo.lab import SlurmLab
+from recovery.slurm import rest_door, rest_versions
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.registry import client_for
 from tests.slurm.back_ends import BackEnd
@@ -43,6 +46,14 @@ def lab_of(request: pytest.FixtureRequest) -> SlurmLab:
     return lab
 
 
+def _jwt_in(version: str, request: pytest.FixtureRequest, folder: Path) -> Harness:
+    """As if the server had no newer version of the API."""
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    monkeypatch.setattr(rest_versions, "NEWEST_FIRST", (version,))
+    monkeypatch.setattr(rest_door, "_versions", {})
+    return _jwt(request, folder)
+
+
 def _local(request: pytest.FixtureRequest, folder: Path) -> Harness:
     lab = lab_of(request)
     return LabHarness(lab, client(local_options(lab)), folder)
@@ -58,6 +69,11 @@ def _together(request: pytest.FixtureRequest, folder: Path) -> Harness:
     return LabHarness(lab, client(together_options(lab)), folder)
 
 
+OLDER = "RECOVERY_TEST_REST_VERSIONS"  # of the API, which the lab's server has beside its newest: "v0.0.40 v0.0.41"
+_WAYS: list[tuple[str, Callable[[pytest.FixtureRequest, Path], Harness]]] = [
+    *(("rest-jwt", _jwt), ("rest-local", _local), ("rest-together", _together)),
+    *((f"rest-{version}", partial(_jwt_in, version)) for version in os.environ.get(OLDER, "").split()),
+]
 BACK_ENDS = [
     BackEnd(
         name=name,
@@ -65,5 +81,5 @@ BACK_ENDS = [
         marks=(pytest.mark.slurm, pytest.mark.slurmrestd),
         accounting_marks=(pytest.mark.accounting,),
     )
-    for name, open_ in (("rest-jwt", _jwt), ("rest-local", _local), ("rest-together", _together))
+    for name, open_ in _WAYS
 ]

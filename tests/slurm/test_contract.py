@@ -312,7 +312,8 @@ def test_accounting_knows_nothing_of_an_unknown_job(accounted: Harness) -> None:
 
 @needs(Operation.PARTITIONS)
 def test_the_default_partition_is_up_and_holds_all_nodes(harness: Harness) -> None:
-    (default,) = [partition for partition in harness.client.partitions() if partition.default]
+    partitions = harness.client.partitions()
+    (default,) = [partition for partition in partitions if partition.default] or partitions  # v0.0.40 … 44 name none
     assert default.up
     assert set(default.nodes) == {node.name for node in harness.client.nodes()}
     assert all(default.name in node.partitions for node in harness.client.nodes())

@@ -12,6 +12,8 @@ from tests.newslurm import __main__ as newslurm
 from tests.newslurm import host, recipe
 from tests.newslurm.chroot import BuildError, Chroot
 
+NEWEST, OLDER = recipe.EDITIONS
+
 
 @pytest.mark.parametrize(
     ("ci", "for_good", "code"), [("true", False, 1), ("true", True, 0), ("", False, 0), ("", True, 0)]
@@ -20,7 +22,7 @@ def test_leaving_it_out_is_a_failure_in_ci_only_where_it_could_be_had(
     ci: str, for_good: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    assert newslurm.leave_out(host.Obstacle(words="no mirror", for_good=for_good)) == code
+    assert newslurm.leave_out(NEWEST, host.Obstacle(words="no mirror", for_good=for_good)) == code
     assert capsys.readouterr().out.splitlines() == [
         "Left out: newslurm (the back ends on Slurm 26.05, with pyslurm): no mirror"
     ]
@@ -28,7 +30,7 @@ def test_leaving_it_out_is_a_failure_in_ci_only_where_it_could_be_had(
 
 def test_without_root_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    obstacle = host.obstacle(built=False)
+    obstacle = host.obstacle(NEWEST, built=False)
     assert obstacle is not None
     assert obstacle.for_good
     assert "root" in obstacle.words
@@ -54,13 +56,22 @@ def test_pip_reaches_its_index_in_the_chroot_as_it_does_outside() -> None:
 
 
 def test_a_layer_is_made_anew_when_what_it_is_made_from_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = recipe.root_digest(), recipe.venv_digest(), recipe.pyslurm_digest()
-    assert len(set(before)) == 3
+    before = recipe.digests(NEWEST)
+    assert len(set(before.values())) == 3
     monkeypatch.setattr(recipe, "PYSLURM", "something else")
-    assert (recipe.root_digest(), recipe.venv_digest()) == before[:2]
-    assert recipe.pyslurm_digest() != before[2]
+    after = recipe.digests(NEWEST)
+    assert [layer for layer in before if after[layer] != before[layer]] == ["pyslurm"]
     monkeypatch.setattr(recipe, "PACKAGES", ("another",))
-    assert not {recipe.root_digest(), recipe.venv_digest()} & set(before)
+    assert not set(recipe.digests(NEWEST).values()) & {*before.values(), *after.values()}
+
+
+def test_each_release_has_a_chroot_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert newslurm.chosen([]) == (NEWEST, [])
+    assert newslurm.chosen(["--release", "24.11", "enter", "true"]) == (OLDER, ["enter", "true"])
+    assert host.cache_folder(NEWEST) != host.cache_folder(OLDER)
+    assert not set(recipe.digests(NEWEST).values()) & set(recipe.digests(OLDER).values())
+    with pytest.raises(SystemExit, match=r"one of 26\.05, 24\.11"):
+        newslurm.chosen(["--release", "21.08"])
 
 
 def test_a_build_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +84,7 @@ def test_a_build_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     monkeypatch.setattr(host, "ENCLOSED", ())
     monkeypatch.setattr(host, "mirror", lambda: "http://a.test/debian")
-    chroot = Chroot(tmp_path / "cache")
+    chroot = Chroot(tmp_path / "cache", NEWEST)
     with pytest.raises(BuildError, match="ended with 7:\nno such suite"):
         chroot.build()
     assert not chroot.is_complete()
@@ -94,4 +105,4 @@ def test_only_a_run_that_passed_whole_has_passed(code: int, closing: str, good: 
     log.write_text(f"....\n{closing}\n")
     process = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"])
     process.wait()
-    assert newslurm.Run(name="cli", process=process, log=log).verdict()[0] is good
+    assert newslurm.Run(name="cli", release="26.05", process=process, log=log).verdict()[0] is good
