@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Avg, Max
 
 from recovery.models import Attempt, Cluster, PushSender, Reading
-from recovery.pipeline.measure_gpus import gpu_facts
+from recovery.pipeline.measure_gpus import LATELY, gpu_facts
 
 SHOWN = timedelta(hours=6)
 BARS = 72  # of five minutes
@@ -39,6 +39,8 @@ class Measured:
     utilisation: float | None = None
     power_w: float | None = None
     xids: tuple[tuple[str, int], ...] = ()
+    network: float | None = None  # bytes per second that one node sends over its fabric
+    nccl: float | None = None  # whatever the site's own query counts
     sender: PushSender | None = None
     cycles: tuple[dict[str, Any], ...] = ()  # of NVRx, oldest first: number, started_at, ended_at, nodes
 
@@ -48,29 +50,39 @@ class Measured:
 
 
 def measured(attempt: Attempt | None, cluster: Cluster) -> Measured:
-    """One query, and four more where the cluster names a Prometheus; however large the attempt."""
+    """One query, and six more where the cluster names a Prometheus; however large the attempt."""
     if attempt is None:
         return Measured()
     sender = PushSender.objects.filter(attempt=attempt).first()
     cycles = tuple(_cycles(attempt))
     newest = _newest(attempt) if cluster.sources.get("prometheus_url") else None
-    facts = gpu_facts(attempt, now=newest) if newest is not None else None
-    if newest is None or facts is None:
+    if newest is None:
         return Measured(sender=sender, cycles=cycles)
+    facts = gpu_facts(attempt, now=newest)
+    fabric = _fabric(attempt, until=newest)
     return Measured(
-        at=facts.at,
+        at=newest,
         bars=_bars(attempt, until=newest),
-        utilisation=facts.utilisation,
-        power_w=facts.power_w,
-        xids=facts.xids,
+        utilisation=facts.utilisation if facts else None,
+        power_w=facts.power_w if facts else None,
+        xids=facts.xids if facts else (),
+        network=fabric.get("network"),
+        nccl=fabric.get("nccl"),
         sender=sender,
         cycles=cycles,
     )
 
 
 def _newest(attempt: Attempt) -> datetime | None:
-    at: datetime | None = Reading.objects.filter(attempt=attempt, name="utilisation").aggregate(at=Max("at"))["at"]
+    rows = Reading.objects.filter(attempt=attempt).exclude(name="xid")  # of these only the changes are stored
+    at: datetime | None = rows.aggregate(at=Max("at"))["at"]
     return at
+
+
+def _fabric(attempt: Attempt, *, until: datetime) -> dict[str, float]:
+    """The mean of the nodes over the last rounds of questions, by the reading's name."""
+    rows = Reading.objects.filter(attempt=attempt, name__in=("network", "nccl"), at__gte=until - LATELY)
+    return dict(rows.order_by().values("name").annotate(mean=Avg("value")).values_list("name", "mean"))
 
 
 def _bars(attempt: Attempt, *, until: datetime) -> tuple[Bar, ...]:

@@ -287,12 +287,13 @@ class Signal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeEvent:
-    """What Slurm or a kernel log said of a node."""
+    """What Slurm, a kernel log or a GPU's counter said of a node."""
 
     at: datetime
     node: str
     text: str
     state: NodeState = NodeState.UNKNOWN
+    exact: bool = True  # False: it came up some time after `at`, when it was looked for in vain
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -118,7 +118,7 @@ class NodeEvent(models.Model):
     raw_state = models.CharField(max_length=100, blank=True)
     reason = models.CharField(max_length=300, blank=True)
     by = models.CharField(max_length=100, blank=True)
-    # who said so: "" Slurm; else "kernel log" or "loki", and `reason` is a line of a kernel log
+    # who said so: "" Slurm; "kernel log" or "loki", and `reason` is a line of a kernel log; or "prometheus"
     source = models.CharField(max_length=20, blank=True, default="")
     key = models.CharField(max_length=32, blank=True, default="")  # digest of a kernel line: the same line comes once
 

@@ -16,6 +16,7 @@ from recovery.core.detectors import Limits
 from recovery.core.detectors.limit_near import looks_from
 from recovery.core.policy import DEFAULT_RULES
 from recovery.core.series import typical_step_time, typical_stride
+from recovery.core.source_options import Source
 from recovery.core.types import (
     ActionKind,
     AttemptFacts,
@@ -103,6 +104,8 @@ def brief_facts(attempt: Attempt, *, now: datetime, samples: tuple[Sample, ...] 
         last_progress_at=attempt.last_progress_at,
         last_step=attempt.last_step,
         samples=samples,
+        longest_wait_s=attempt.longest_wait_s,
+        watched_s=attempt.watched_s,
     )
 
 
@@ -200,8 +203,9 @@ def _by_state(rows: Iterable[NodeEventRow]) -> list[NodeEvent]:
     told: list[NodeEvent] = []
     present: dict[str, int] = {}  # the place of each node's last event
     for row in rows:
-        if row.source:  # a line of a kernel log: each says something of its own, and none is a state
-            told.append(NodeEvent(at=row.at, node=row.node, text=row.reason))
+        if row.source:  # a fault of its own kind, and no state
+            exact = row.source != Source.PROMETHEUS  # its times are those of two questions
+            told.append(NodeEvent(at=row.at, node=row.node, text=row.reason, exact=exact))
             continue
         text = f"{row.raw_state}: {row.reason}" if row.reason else row.raw_state
         event = NodeEvent(at=row.at, node=row.node, state=NodeState(row.new or NodeState.UNKNOWN), text=text)

@@ -87,6 +87,12 @@ def from_loki(cluster: Cluster, *, since: datetime | None, now: datetime) -> tup
     read = Read(more=more)
     read.events = store(cluster, told, source=Source.LOKI, nodes=names, now=now)
     until = lines[-1].at + OVERLAP if more and lines else now  # asked again from the last line on
+    if more and since is not None and until <= since:
+        read.trouble = (
+            f"More lines came within a second than are read at once: those after {since:%H:%M:%S} UTC are lost."
+        )
+        read.remedy = "Let loki_query select faults only, as its default does."
+        until = now
     return read, min(until, now)
 
 

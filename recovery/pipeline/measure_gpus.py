@@ -1,21 +1,29 @@
-"""Part of measure: readings from Prometheus, given to the attempts on whose nodes they were taken."""
+"""Part of measure: readings from Prometheus, given to the attempts on whose nodes they were taken.
+
+An Xid that came up is an event of its node as well, as a kernel's line of it would be, and so evidence of the verdict.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from django.db import transaction
 from django.db.models import Avg, Count, Exists, Max, OuterRef, Q
 
+from recovery.core.kernel import KernelLine
+from recovery.core.source_options import Source
 from recovery.core.types import GpuFacts, JobState
 from recovery.models import Attempt, Cluster, Reading
+from recovery.pipeline import kernel_events
 from recovery.sources import prometheus
 from recovery.sources.prometheus import Measured
 
 LATELY = timedelta(minutes=3)  # the newest round of questions, or two
 USUAL, EARLIER = timedelta(hours=2), timedelta(minutes=10)  # between the two lies what is usual
 MOST_XIDS = 50
+OLD_SAMPLES = timedelta(minutes=1)  # between two scrapes Prometheus answers with the sample of the one before
 
 
 def measure(cluster: Cluster, *, now: datetime) -> tuple[int, int]:
@@ -33,7 +41,10 @@ def measure(cluster: Cluster, *, now: datetime) -> tuple[int, int]:
     found = prometheus.measure(cluster.sources, nodes=nodes, jobs=jobs, now=now)
     rows = list(_rows(found, running, by_job=cluster.sources.get("prometheus_by") == "job", now=now))
     rows = _without_known_xids(rows)
-    Reading.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1000)
+    told = _as_events([row for row in rows if row.name == "xid" and row.attempt.was_measured])  # type: ignore[attr-defined]
+    with transaction.atomic():
+        Reading.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1000)
+        kernel_events.store(cluster, told, source=Source.PROMETHEUS, nodes=set(nodes), now=now)
     return len(rows), len({row.attempt_id for row in rows})
 
 
@@ -61,6 +72,23 @@ def _without_known_xids(rows: list[Reading]) -> list[Reading]:
     stored = Reading.objects.filter(attempt__in=told, name="xid").order_by("at") if told else ()
     last = {(row.attempt_id, row.node): row.value for row in stored}
     return [row for row in rows if row.name != "xid" or last.get((row.attempt_id, row.node)) != row.value]
+
+
+def _as_events(xids: Sequence[Reading]) -> list[tuple[str, KernelLine]]:
+    """Xids that came up, by node. When, is known to lie between two rounds of questions: the earlier one is told."""
+    if not xids:
+        return []
+    rounds = Reading.objects.filter(attempt__in={row.attempt_id for row in xids}).exclude(name="xid")
+    last = {(a, node): at for a, node, at in rounds.order_by().values_list("attempt", "node").annotate(Max("at"))}
+    return [
+        (row.node, _event(row, last.get((row.attempt_id, row.node), row.attempt.started_at or row.at))) for row in xids
+    ]
+
+
+def _event(xid: Reading, in_vain: datetime) -> KernelLine:
+    since = max(in_vain - OLD_SAMPLES, xid.attempt.started_at or in_vain)
+    times = f"between {since.astimezone(UTC):%H:%M:%S} and {xid.at.astimezone(UTC):%H:%M:%S} UTC"
+    return KernelLine(at=since, node=xid.node, text=f"NVRM: Xid (as DCGM counts): {xid.value:.0f}, {times}.")
 
 
 def gpu_facts(attempt: Attempt, *, now: datetime) -> GpuFacts | None:

@@ -37,6 +37,24 @@ def test_utilisation_xids_and_push_stand_on_the_page_of_the_run(clients: dict[st
     assert "no room for 7 rows" in text
 
 
+def test_the_fabric_is_shown_where_nothing_else_is_measured(clients: dict[str, Client]) -> None:
+    now = timezone.now()
+    attempt = make_attempt()
+    cluster = attempt.job.cluster
+    cluster.sources = {"prometheus_url": "http://p"}
+    cluster.save()
+    for name, node, minutes, value in (
+        ("network", "gpu-01", 0, 12e9), ("network", "gpu-02", 0, 8e9), ("network", "gpu-02", 30, 1e9),
+        ("nccl", "gpu-01", 0, 41.5),
+    ):  # fmt: skip
+        at = now - timedelta(minutes=minutes)
+        Reading.objects.create(attempt=attempt, name=name, node=node, at=at, value=value)
+    text = text_of(clients["viewer"].get(f"/runs/{attempt.job.run_id}/"))
+    assert "each node sends 10.0 GB per second" in text
+    assert "41.50, as the source" in text
+    assert "utilisation unknown" in text
+
+
 def test_a_cluster_shows_what_its_sources_answer(clients: dict[str, Client]) -> None:
     attempt = make_attempt()
     cluster = attempt.job.cluster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,19 @@ def gpus(site: Site, desk: Desk, *, utilisation: float = 97, power: float = 600,
         return 200, vector([])
 
     site.answer = answer
+
+
+def only_on(node: str, answer: Callable[[str, dict[str, str]], tuple[int, Any]]) -> Any:
+    """`answer`, of which the Xids of other nodes are taken away."""
+
+    def some(path: str, given: dict[str, str]) -> tuple[int, Any]:
+        status, body = answer(path, given)
+        result = body["data"]["result"]
+        if "XID" in given["query"]:
+            result[:] = [series for series in result if series["metric"]["Hostname"] == node]
+        return status, body
+
+    return some
 
 
 # --- Prometheus ------------------------------------------------------------------------------------------------------
@@ -139,6 +152,37 @@ def test_an_xid_of_before_is_not_one_of_this_attempt(desk: Desk, site: Site) -> 
     assert facts is not None
     assert facts.xids == (("n1", 79), ("n2", 79))
     assert Reading.objects.filter(name="xid").count() == 4  # each change once
+
+
+def test_an_xid_that_comes_up_is_evidence_of_its_node(desk: Desk, site: Site) -> None:
+    train(desk)
+    name_sources(prometheus_url=site.url)
+    gpus(site, desk)
+    look(desk)
+    before = desk.now
+    gpus(site, desk, xid=79)
+    site.answer = only_on("n2", site.answer)
+    for _ in range(3):
+        look(desk)
+    [event] = NodeEvent.objects.all()
+    assert (event.node, event.source, event.at) == ("n2", "prometheus", before - timedelta(minutes=1))
+    assert event.reason.startswith("NVRM: Xid (as DCGM counts): 79, between ")
+    [fact] = attempt_facts(desk.attempt, now=desk.now).node_events
+    assert not fact.exact  # it came up some time between two questions
+    desk.say("RuntimeError: CUDA error: unspecified launch failure")
+    desk.slurm.end("1", JobState.FAILED, exit_code=1)
+    desk.tick_until(lambda: Incident.objects.exclude(failure_class="").exists())
+    assert desk.incident.failure_class == FailureClass.GPU_HARDWARE
+    assert desk.incident.diagnosis["nodes"] == ["n2"]
+
+
+def test_an_xid_of_before_is_no_evidence(desk: Desk, site: Site) -> None:
+    train(desk)
+    name_sources(prometheus_url=site.url)
+    gpus(site, desk, xid=79)
+    for _ in range(3):
+        look(desk)
+    assert not NodeEvent.objects.exists()
 
 
 def test_a_node_that_jobs_share_tells_nothing_of_one_of_them(desk: Desk, site: Site) -> None:
@@ -270,3 +314,22 @@ def test_loki_tells_the_same_lines_and_none_comes_twice(desk: Desk, site: Site, 
     for pk in measure.due(desk.now):
         measure.measure_source(pk, clock=lambda: desk.now)
     assert NodeEvent.objects.count() == 1
+
+
+def test_a_loki_with_more_lines_of_one_moment_than_are_read_is_told_and_not_asked_for_ever(
+    desk: Desk, site: Site
+) -> None:
+    train(desk)
+    at = int(desk.now.timestamp()) * 1_000_000_000
+    site.answer = lambda path, given: (200, streams([({"host": "n2"}, at, f"line {n}") for n in range(1000)]))
+    name_sources(loki_url=site.url)
+    health = look(desk)
+    for _ in range(3):
+        health = look(desk, 1.5)
+    assert "are lost" in health.trouble
+    assert "loki_query" in health.remedy
+    asked = len(site.asked)
+    site.answer = lambda path, given: (200, streams([]))
+    look(desk, 40)
+    assert len(site.asked) == asked + 1
+    assert int(site.asked[-1][1]["start"]) > at

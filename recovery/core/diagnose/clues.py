@@ -136,7 +136,7 @@ def _rule_of(event: NodeEvent) -> Rule | None:
 def _node_clue(rule: Rule, event: NodeEvent, nodes: tuple[str, ...]) -> Clue:
     text = event.text or f"Slurm says that {event.node} is {event.state}."
     evidence = Evidence(text=text[:500], source="node", role=rule.role, rule=rule.id, at=event.at, node=event.node)
-    return Clue(rule=rule, evidence=evidence, at=event.at, exact=True, nodes=nodes)
+    return Clue(rule=rule, evidence=evidence, at=event.at, exact=event.exact, nodes=nodes)
 
 
 # --- the order of causes ----------------------------------------------------------------------------------------------
