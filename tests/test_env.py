@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from recovery.env import QUICK_RETRY, broker, database, env_bool, env_float, env_list, env_rate, env_str, env_zone
+from recovery.core.opinion import ProviderSettings
+from recovery.env import (
+    QUICK_RETRY,
+    broker,
+    database,
+    env_bool,
+    env_float,
+    env_list,
+    env_rate,
+    env_str,
+    env_zone,
+    provider,
+)
 
 NAME = "RECOVERY_THING"
 SQLITE = Path("/data/recovery.sqlite3")
@@ -195,3 +208,28 @@ def test_a_folder_can_be_the_broker() -> None:
 def test_another_broker_is_refused(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"REDIS_URL starts with .*: use redis://…"):
         broker(url)
+
+
+GIVEN = ProviderSettings(kind="http", url="https://judge.example:8443/v1", timeout_s=30)
+
+
+def test_a_diagnostic_service_is_one_on_a_host_that_is_named() -> None:
+    assert provider(GIVEN, hosts=["judge.example"], lease_s=90) is GIVEN
+    assert provider(ProviderSettings(kind="", url=""), hosts=[], lease_s=90) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts", "said"),
+    [
+        (replace(GIVEN, kind="gpt"), ["judge.example"], "none of http, nvrx"),
+        (GIVEN, [], "RECOVERY_PROVIDER_HOSTS"),
+        (GIVEN, ["example"], "RECOVERY_PROVIDER_HOSTS"),
+        (replace(GIVEN, url="ftp://judge.example"), ["judge.example"], "RECOVERY_PROVIDER_URL"),
+        (replace(GIVEN, url="http://me:word@judge.example"), ["judge.example"], "RECOVERY_PROVIDER_URL"),
+        (replace(GIVEN, url=""), [], "RECOVERY_PROVIDER_URL"),
+        (replace(GIVEN, timeout_s=31), ["judge.example"], "a third of RECOVERY_LEASE_S, 30"),
+    ],
+)
+def test_any_other_diagnostic_service_stops_the_start(given: ProviderSettings, hosts: list[str], said: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=said):
+        provider(given, hosts=hosts, lease_s=90)

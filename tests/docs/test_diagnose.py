@@ -36,7 +36,7 @@ def test_the_verdict_for_programs_holds_what_is_shown(
     shown = json.loads(next(block.text for block in BLOCKS if block.language == "json"))
     given = json.loads(run(COMMANDS[1], capsys, monkeypatch))
     assert {name: given[name] for name in shown} == shown
-    assert set(given) - set(shown) == {"evidence", "reason", "coverage"}
+    assert set(given) - set(shown) == {"evidence", "reason", "coverage", "judged_by"}
 
 
 def test_the_corpus_can_be_scored(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from recovery.evaluation import CaseError, Score, evaluate
+from recovery.core.words import PROVIDER_WORDS
+from recovery.evaluation import CaseError, Score, cases_below, evaluate
+from recovery.offline.asking import ServiceScore, ask
 from recovery.pipeline.facts import limits
+from recovery.providers.base import Provider
+from recovery.providers.registry import provider_for
 
 
 class Command(BaseCommand):
@@ -20,23 +25,63 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder with cases (case.toml and log files)")
+        parser.add_argument(
+            "--ask-provider", action="store_true", help="also score the diagnostic service that is set up, apart"
+        )
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, folder: Path, **options: Any) -> None:
         try:
             score = evaluate(folder, limits())
+            service = self._service(folder) if options["ask_provider"] else None
         except OSError as error:
             raise CommandError(f"{error.filename}: {error.strerror}") from None
         except CaseError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(json.dumps(score.as_json(), indent=2) if options["json"] else for_people(score))
+        if options["json"]:
+            own = {**score.as_json(), "judged_by": "built-in rules"}
+            figures = own if service is None else {**own, "provider": service.as_json()}
+            self.stdout.write(json.dumps(figures, indent=2))
+        else:
+            self.stdout.write(for_people(score))
+            if service is not None:
+                self.stdout.write(f"\n{of_service(service)}")
+
+    def _service(self, folder: Path) -> ServiceScore:
+        if settings.PROVIDER is None:
+            raise CommandError("--ask-provider: no service is set up (RECOVERY_PROVIDER, docs/providers.md).")
+        return score_service(folder, provider_for(settings.PROVIDER))
+
+
+def score_service(folder: Path, provider: Provider) -> ServiceScore:
+    """The external service on every case below `folder`, until it fails again and again. Raises CaseError, OSError."""
+    score = ServiceScore()
+    for case in cases_below(folder):
+        if score.given_up:
+            score.not_asked += 1
+            continue
+        said = ask(provider, case.job, case.logs)
+        score.add(said, classes=case.expected.classes, restarts=case.expected.restarts)
+    return score
+
+
+def of_service(score: ServiceScore) -> str:
+    """The service's figures as text, apart from ours."""
+    figures = score.as_json()
+    lines = [f"{PROVIDER_WORDS[figures['mode']].label}", f"answered {score.answered} of {score.asked} questions"]
+    for what, named in (("class", score.classes_named), ("restart", score.restarts_named)):
+        share = figures[f"{what}_accuracy"]
+        lines.append(f"{what:8} {'named in none' if share is None else f'{share:.1%} of {named} that it named'}")
+    if score.not_asked:
+        lines.append(f"{score.not_asked} cases were not asked about, after {score.in_a_row} failures in a row")
+    return "\n".join([*lines, *([score.trouble] if score.trouble else [])])
 
 
 def for_people(score: Score) -> str:
     """The score as text, the grave mistakes first."""
     figures = score.as_json()
     lines = [
-        f"{figures['cases']} cases",
+        f"{figures['cases']} cases, judged by the built-in rules",
         f"class    {figures['class_accuracy']:.1%}",
         f"restart  {figures['restart_accuracy']:.1%}",
         f"exclude  {figures['exclude_accuracy']:.1%}",
