@@ -11,7 +11,7 @@ from functools import lru_cache
 from recovery.core.diagnose import catalogue
 from recovery.core.logs import blocks, generic
 from recovery.core.logs.columns import Recipe
-from recovery.core.logs.cut import LogBytes, line_at
+from recovery.core.logs.cut import LogBytes, line_at, told_by
 from recovery.core.logs.formats import FORMATS
 from recovery.core.logs.lines import MAX_RANK, SHOWN_CHARS, CleanLine, clean
 from recovery.core.logs.marks import Mark, Memory
@@ -89,15 +89,16 @@ class LogParser:
         return signals
 
     def _feed_block(self, read: LogBytes, shapes: Sequence[bytes]) -> list[Signal]:
+        """The signals of whole lines, of which `shapes` has the shapes."""
         signals: list[Signal] = []
         passed_over = self._sieve.passed_over(growing=self._growing)
         wanted = [index for index, over in enumerate(map(passed_over.__contains__, shapes)) if not over]
         self._sieve.sift(map(shapes.__getitem__, wanted))
-        if read.cut and wanted[:1] != [0]:
+        if (read.cut or self._in_report) and wanted[:1] != [0]:
             wanted.insert(0, 0)
         index = start = 0  # of the first line that was not dealt with
         for each in wanted:
-            if each < index or (shapes[each] in passed_over and each):
+            if each < index or (told_by(shapes[each]) in passed_over and each):
                 continue  # dealt with, or found in the meantime to be of a shape that nobody has to look at
             start += sum(map(len, shapes[index:each])) + each - index
             index = each
@@ -105,23 +106,28 @@ class LogParser:
                 signals += self._feed_line(read, start, index, shapes[index])
                 start += len(shapes[index]) + 1
                 index += 1
-                if not self._open and not self._ranks.in_block:
+                if not self._in_report:
                     break
         return signals
 
+    @property
+    def _in_report(self) -> bool:
+        """Whether the next line may be part of a report of several lines, whatever it looks like."""
+        return bool(self._open) or self._ranks.in_block
+
     def _feed_line(self, read: LogBytes, start: int, index: int, shape: bytes) -> list[Signal]:
         whole = not (read.cut and index == 0)
-        recipe = self._sieve.recipe(shape) if whole and not self._open and not self._ranks.in_block else None
+        recipe = self._sieve.recipe(shape) if whole and not self._in_report else None
         if recipe and (signal := self._by_recipe(recipe, read, start, index, shape)):
             return [signal]
         line = line_at(read, start, start + len(shape), index)
         if line is None:
             if whole:
-                self._sieve.pass_over(shape, None)
+                self._sieve.pass_over(told_by(shape), None)
             return []
         readers, cleaned = self._readers(line)
         if whole:
-            self._sieve.pass_over(shape, readers)
+            self._sieve.pass_over(told_by(shape), readers)
         return self._feed(line, readers, cleaned)
 
     def _by_recipe(self, recipe: Recipe, read: LogBytes, start: int, index: int, shape: bytes) -> Signal | None:
@@ -204,7 +210,7 @@ class LogParser:
 
     def _awake(self, readers: Readers) -> bool:
         """Whether a line that says nothing to the formats may still say something."""
-        return bool(self._open or self._ranks.in_block or (readers.growth and self._growing))
+        return self._in_report or (readers.growth and self._growing)
 
     def _by_format(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
         """What the first format that knows the line says, after what a report says that the line ends."""

@@ -68,6 +68,14 @@ def line_at(read: LogBytes, start: int, end: int, index: int) -> LogLine | None:
     return None
 
 
+def told_by(line: bytes) -> bytes:
+    """What of a whole line tells all that it says: of a progress bar's states the last one."""
+    if b"\r" not in line:
+        return line
+    state = line[line.rfind(b"\r") + 1 :]
+    return state if BAR in state else line
+
+
 def _bar_before(data: bytes, start: int, stop: int) -> str:
     """The last piece with anything in it between the two places, with its carriage return, if it is a bar."""
     stop = _last_of(data, start, stop)

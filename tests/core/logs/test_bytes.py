@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from recovery.core import logs
 from recovery.core.diagnose import catalogue
 from recovery.core.logs import LogParser
 from recovery.core.logs.cut import LogBytes, lines_of
@@ -86,6 +87,17 @@ def test_every_log_of_the_corpus_says_the_same_as_bytes(case: str) -> None:
         assert fast(CORPUS[case], own=False) == slowly(CORPUS[case], own=False)
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("none/")])
+def test_a_report_of_several_lines_may_be_cut_by_the_end_of_a_look(case: str) -> None:
+    whole, lines = fast(CORPUS[case], own=False), CORPUS[case].split(b"\n")
+    for count in range(1, len(lines)):
+        before, behind = b"\n".join(lines[:count]) + b"\n", b"\n".join(lines[count:])
+        first = LogParser(nodes=("n1", "n2"))
+        signals = first.feed_bytes(LogBytes(data=before, file="a"))
+        second = LogParser(nodes=("n1", "n2"), memory=json.loads(json.dumps(first.memory)))
+        assert signals + second.feed_bytes(LogBytes(data=behind, file="a", offset=len(before), line=count)) == whole
+
+
 @settings(max_examples=80, deadline=None)
 @given(LOGS, st.booleans())
 def test_no_mixture_of_lines_says_less_or_more_as_bytes(data: bytes, own: bool) -> None:
@@ -93,10 +105,12 @@ def test_no_mixture_of_lines_says_less_or_more_as_bytes(data: bytes, own: bool) 
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.permutations(LINES), st.integers(10, 60))
-def test_whole_logs_say_the_same_whatever_is_known_of_their_shapes(lines: list[bytes], count: int) -> None:
+@given(st.permutations(LINES), st.integers(10, 60), st.sampled_from([100, 1000, 128 * 1024]))
+def test_whole_logs_say_the_same_whatever_is_known_of_their_shapes(lines: list[bytes], count: int, block: int) -> None:
     data = b"\n".join(lines[:count])
-    assert fast(data, own=True) == slowly(data, own=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "_BLOCK", block)
+        assert fast(data, own=True) == slowly(data, own=True)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
