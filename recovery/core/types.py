@@ -378,6 +378,7 @@ class AttemptFacts:
     blind_reason: str = ""  # not empty: it can't be observed, and no detector may call it hung
     last_progress_at: datetime | None = None
     last_step: int | None = None
+    workers_at: datetime | None = None  # when a launcher last started the workers anew within the attempt, as it says
     samples: tuple[Sample, ...] = ()  # oldest first, bounded; of this attempt only
     signals: tuple[Signal, ...] = ()  # failures and phase marks of this attempt, oldest first, bounded
     node_events: tuple[NodeEvent, ...] = ()  # of the attempt's nodes since it started

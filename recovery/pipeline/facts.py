@@ -38,6 +38,7 @@ from recovery.models import NodeEvent as NodeEventRow
 from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
 from recovery.pipeline.measure_gpus import gpu_facts
+from recovery.pipeline.metrics_source import workers_started
 from recovery.pipeline.subject import ended_by_us
 from recovery.selectors import current_policy
 
@@ -103,6 +104,7 @@ def brief_facts(attempt: Attempt, *, now: datetime, samples: tuple[Sample, ...] 
         blind_reason=attempt.blind_reason,
         last_progress_at=attempt.last_progress_at,
         last_step=attempt.last_step,
+        workers_at=workers_started(attempt),
         samples=samples,
         longest_wait_s=attempt.longest_wait_s,
         watched_s=attempt.watched_s,

@@ -15,7 +15,7 @@ from django.db.models import Q
 
 from recovery.core import metrics
 from recovery.core.comment import expand_log_pattern
-from recovery.core.types import Signal, SignalKind
+from recovery.core.types import Phase, Signal, SignalKind
 from recovery.models import Attempt, LogFile
 from recovery.pipeline.source_read import SourceRead, nothing, within_life
 from recovery.sources.cursor import Cursor
@@ -25,6 +25,7 @@ from recovery.sources.metrics_files import find_files, read_cycles, read_iterati
 KEYS = ("metrics", "nvrx_iteration_file", "nvrx_cycle_dir")
 MEMORY = "metrics"  # within what the parser of the attempt remembers
 PASSES = 4
+_AT_WORK = frozenset({Phase.TRAINING, Phase.SAVING, Phase.EVALUATING})
 
 
 def that_measure(keys: Sequence[int]) -> set[int]:
@@ -37,6 +38,8 @@ def that_measure(keys: Sequence[int]) -> set[int]:
 
 def read_metrics(attempt: Attempt, *, now: datetime) -> SourceRead:
     """What the attempt's metrics files say since the last look."""
+    _read_cycles(attempt)
+    _begin_anew(attempt)
     pattern = _path(attempt, "metrics")
     memory: dict[str, Any] = attempt.parser_memory.setdefault(MEMORY, {})
     if not pattern:
@@ -115,12 +118,32 @@ def _path(attempt: Attempt, key: str) -> str:
 # --- NVRx -------------------------------------------------------------------------------------------------------------
 
 
-def _nvrx(attempt: Attempt, memory: dict[str, Any]) -> list[Signal]:
-    """A newer number in the checkpoint iteration file is the trainer's word that a save is finished."""
+def _read_cycles(attempt: Attempt) -> None:
     if folder := _path(attempt, "nvrx_cycle_dir"):
         job_id, number = attempt.job.job_id.partition("_")[0], attempt.number
         cycles = read_cycles(folder, job_id=job_id, attempt=number, roots=settings.LOG_ROOTS)
+        memory = attempt.parser_memory.setdefault(MEMORY, {})
         memory["cycles"] = [_as_json(cycle.number, cycle.started_at, cycle.ended_at, cycle.nodes) for cycle in cycles]
+
+
+def workers_started(attempt: Attempt) -> datetime | None:
+    """When the workers were last started anew within the attempt, by NVRx's word; None: never, or it can't be true."""
+    cycles = attempt.parser_memory.get(MEMORY, {}).get("cycles", ())
+    again = [cycle["started_at"] for cycle in cycles if cycle["number"] > 0 and cycle["started_at"]]
+    at = datetime.fromisoformat(max(again)) if again else None
+    begun = attempt.started_at
+    return at if at is not None and begun is not None and begun <= at <= (attempt.ended_at or at) else None
+
+
+def _begin_anew(attempt: Attempt) -> None:
+    """Workers that were started anew load, compile and warm up: before their first step no silence is a hang."""
+    at, last = workers_started(attempt), attempt.last_progress_at
+    if at is not None and Phase(attempt.phase) in _AT_WORK and (last is None or last <= at):
+        attempt.phase, attempt.phase_since = Phase.FIRST_STEP, at
+
+
+def _nvrx(attempt: Attempt, memory: dict[str, Any]) -> list[Signal]:
+    """A newer number in the checkpoint iteration file is the trainer's word that a save is finished."""
     path = _path(attempt, "nvrx_iteration_file")
     told = read_iteration(path, roots=settings.LOG_ROOTS) if path else None
     if told is None or told.step is None or told.written_at is None or told.step == memory.get("iteration"):

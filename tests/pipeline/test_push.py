@@ -220,6 +220,36 @@ def test_nvrx_tells_of_checkpoints_and_cycles(desk: Desk, tmp_path: Any) -> None
     assert Signal.objects.count() == 1
 
 
+def test_workers_that_nvrx_started_anew_are_no_hang_before_their_first_step(desk: Desk, tmp_path: Any) -> None:
+    metrics_job(desk, nvrx_cycle_dir=str(tmp_path), log=str(tmp_path / "a.out"))
+    log, step = tmp_path / "a.out", 0
+    for step in range(1, 16):
+        desk.now += timedelta(seconds=10)
+        with log.open("a") as file:
+            file.write(f"step {step} loss 2\n")
+        desk.tick()
+    assert desk.attempt.phase == "training"
+    with log.open("a") as file:
+        file.write("RuntimeError: CUDA error: uncorrectable ECC error encountered\n")
+    desk.tick()
+    told = {"cycle_number": 1, "cycle_start_time": (desk.now + timedelta(seconds=5)).isoformat()}
+    (tmp_path / "cycle_info.1.0.1").write_text(json.dumps(told))
+    for _ in range(40):
+        desk.tick(seconds=30)  # loading and compiling, without a word
+    assert (desk.attempt.phase, Incident.objects.count()) == ("first_step", 0)
+    for again in (step - 1, step, step + 1):
+        desk.now += timedelta(seconds=10)
+        with log.open("a") as file:
+            file.write(f"step {again} loss 2\n")
+        desk.tick()
+    assert desk.attempt.phase == "training"
+    with log.open("a") as file:
+        file.write("Traceback (most recent call last):\nKeyError: 'tokens'\n")
+    desk.slurm.end("1", JobState.FAILED, exit_code=1)
+    desk.tick_until(lambda: Incident.objects.exclude(failure_class="").exists())
+    assert desk.incident.failure_class == FailureClass.USER_CODE  # what NVRx had dealt with did not end the job
+
+
 def test_who_counts_further_and_falls_silent_makes_no_hang_of_a_job_whose_log_goes_on(desk: Desk) -> None:
     desk.submit()
     desk.start()

@@ -15,10 +15,14 @@ _TRAINS = frozenset({SignalKind.PROGRESS, SignalKind.SAVE_STARTED, SignalKind.SA
 
 
 class Life:
-    """The signs of life of one attempt, by place in each file and by time."""
+    """The signs of life of one attempt, by place in each file and by time.
+
+    What workers said before their launcher started them anew did not end the attempt either.
+    """
 
     def __init__(self, facts: AttemptFacts) -> None:
         self._proved_until: dict[str, int] = {}  # file → the last line before which every failure was overcome
+        self._workers_at = facts.workers_at
         self._proved_at = _second_last((sample.step, sample.at) for sample in facts.samples)
         files: dict[str, list[Signal]] = {}
         for signal in facts.signals:
@@ -29,7 +33,8 @@ class Life:
     def went_on_after(self, failure: Signal) -> bool:
         if failure.line < self._proved_until[failure.file]:
             return True
-        return failure.at is not None and self._proved_at is not None and failure.at < self._proved_at
+        since = [at for at in (self._proved_at, self._workers_at) if at is not None]
+        return failure.at is not None and bool(since) and failure.at < max(since)
 
 
 def _proved_line(signals: Sequence[Signal]) -> int:
