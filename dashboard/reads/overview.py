@@ -10,8 +10,9 @@ from django.db.models import QuerySet
 from dashboard import wording
 from dashboard.reads import cases
 from dashboard.reads.clusters import ClusterRow, cluster_rows
+from dashboard.reads.fleet import open_outbreaks
 from recovery import selectors
-from recovery.models import Attempt, Cluster, Incident, Job
+from recovery.models import Attempt, Cluster, Incident, Job, Outbreak
 
 MOST = 60  # rows of a table on the first page; the rest is behind a link
 
@@ -35,6 +36,7 @@ class Overview:
     clusters: tuple[ClusterRow, ...]  # the chosen one, or all that are switched on
     clusters_in_view: int
     switched_off: int  # of those in view
+    outbreaks: tuple[Outbreak, ...]  # that are open
 
     @property
     def silent(self) -> list[str]:
@@ -98,6 +100,7 @@ def read_overview(cluster: Cluster | None, *, now: datetime) -> Overview:
         clusters=tuple(clusters),
         clusters_in_view=len(every),
         switched_off=sum(row.picture.state == "off" for row in every),
+        outbreaks=tuple(open_outbreaks(cluster)),
     )
 
 

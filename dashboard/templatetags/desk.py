@@ -18,6 +18,7 @@ from dashboard.reads.shell import Picture, picture_of
 from dashboard.timeline import Stage
 from recovery.access import Actor, Permission
 from recovery.core import words
+from recovery.core.fleet import OUTBREAK_WORDS, SHARED_LABELS, SUSPECT_WORDS
 from recovery.core.lifecycle import INCIDENT_WORDS, StateWords
 from recovery.core.plans import RULES, Then
 from recovery.core.types import ActionKind, JobState
@@ -50,12 +51,15 @@ TABLES: dict[str, Mapping[Any, StateWords]] = {
     "role": words.ROLE_WORDS,
     "finding": words.FINDING_WORDS,
     "examined": words.EXAMINED_WORDS,
+    "outbreak": OUTBREAK_WORDS,
+    "suspect": SUSPECT_WORDS,
     "provider": words.PROVIDER_WORDS,
 }
 _LABELS: dict[str, Mapping[Any, str]] = {
     "failure": {key: label for key, (label, _) in words.FAILURE_LABELS.items()},
     "restart": words.RESTART_LABELS,
     "exclude": words.EXCLUDE_LABELS,
+    "shared": {str(kind): label for kind, label in SHARED_LABELS.items()},
 }
 
 

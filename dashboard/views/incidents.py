@@ -14,6 +14,7 @@ from dashboard.page import DeskRequest, chosen_cluster, page, respond
 from dashboard.propose_form import ProposeForm
 from dashboard.reads import cases
 from dashboard.reads.evidence import Surroundings, surroundings_of
+from dashboard.reads.fleet import grouped
 from dashboard.reads.shell import Picture, people_with, picture_of
 from recovery.access import Permission
 from recovery.core.lifecycle import IncidentState
@@ -42,7 +43,7 @@ def incidents(request: DeskRequest) -> HttpResponse:
     pages = Paginator(found, PER_PAGE)
     shown = pages.get_page(request.GET.get("page"))
     context = {
-        "rows": cases.rows(shown.object_list),
+        "entries": grouped(cases.rows(shown.object_list)),
         "page": shown,
         "show": show,
         "filters": cases.FILTERS,

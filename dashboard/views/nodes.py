@@ -8,6 +8,7 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 
 from dashboard.page import DeskRequest, chosen_cluster, page, respond
+from dashboard.reads import fleet as reads
 from dashboard.reads.runs import nodes as read_nodes
 from recovery.core.types import NodeState
 from recovery.selectors import node_events
@@ -23,7 +24,10 @@ def nodes(request: DeskRequest) -> HttpResponse:
     rows = read_nodes(cluster, name=name)
     counts = Counter(row.node.state for row in rows)
     chosen = state if state in list(NodeState) else ""
+    suspects = reads.suspects(cluster, now=request.now)
     context = {
+        "suspects": suspects,
+        "suspected": {row.node for row in suspects},
         "rows": [row for row in rows if not chosen or row.node.state == chosen],
         "state": chosen,
         "name": name,
@@ -33,4 +37,4 @@ def nodes(request: DeskRequest) -> HttpResponse:
         "changes_most": CHANGES,
         "place": "nodes",
     }
-    return respond(request, "nodes", ("rows", "changes"), context)
+    return respond(request, "nodes", ("rows", "suspects", "changes"), context)

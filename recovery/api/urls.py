@@ -7,6 +7,16 @@ from django.urls import path, re_path
 from recovery.api.account import Me, TokenOne, Tokens
 from recovery.api.base import NoSuchAddress
 from recovery.api.clusters import ClusterOne, Clusters, Examine, Health, HealthDetails
+from recovery.api.diagnose import Diagnose
+from recovery.api.fleet import (
+    AddSuspect,
+    EndOutbreak,
+    OutbreakOne,
+    Outbreaks,
+    RemoveSuspect,
+    Strikes,
+    Suspects,
+)
 from recovery.api.incidents import IncidentOne, Incidents
 from recovery.api.ingest import Ingest, PushTokenOne, PushTokens
 from recovery.api.jobs import AttemptOne, Attempts, JobOne, Jobs
@@ -21,6 +31,7 @@ urlpatterns = [
     path("incidents/<int:pk>", IncidentOne.as_view(), name="api-incident"),
     path("incidents/<int:pk>/proposals", Propose.as_view(), name="api-propose"),
     path("actions/<int:pk>/undo", Undo.as_view(), name="api-undo"),
+    path("diagnose", Diagnose.as_view(), name="api-diagnose"),
     path("recommendations", Recommendations.as_view(), name="api-recommendations"),
     path("recommendations/<int:pk>", RecommendationOne.as_view(), name="api-recommendation"),
     path("recommendations/<int:pk>/approve", Approve.as_view(), name="api-approve"),
@@ -40,6 +51,13 @@ urlpatterns = [
     path("clusters", Clusters.as_view(), name="api-clusters"),
     path("clusters/<int:pk>", ClusterOne.as_view(), name="api-cluster"),
     path("clusters/<int:pk>/examination", Examine.as_view(), name="api-examination"),
+    path("clusters/<int:pk>/suspects", AddSuspect.as_view(), name="api-add-suspect"),
+    path("suspects", Suspects.as_view(), name="api-suspects"),
+    path("suspects/<int:pk>/remove", RemoveSuspect.as_view(), name="api-remove-suspect"),
+    path("strikes", Strikes.as_view(), name="api-strikes"),
+    path("outbreaks", Outbreaks.as_view(), name="api-outbreaks"),
+    path("outbreaks/<int:pk>", OutbreakOne.as_view(), name="api-outbreak"),
+    path("outbreaks/<int:pk>/end", EndOutbreak.as_view(), name="api-end-outbreak"),
     path("health", Health.as_view(), name="api-health"),
     path("health/details", HealthDetails.as_view(), name="api-health-details"),
     path("ingest", Ingest.as_view(), name="api-ingest"),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from recovery.core.lifecycle import IncidentState
+from recovery.core.lifecycle import IncidentState, StateWords
 from recovery.core.speech import listed
 from recovery.core.types import FailureClass
 
@@ -318,6 +318,21 @@ def _signature(cases: Sequence[Case], limits: FleetLimits, total: int) -> Shared
         return None
     sentence = f"{_of(runs, total)} ended with the same signature ({what[:120]})."
     return Shared(kind=SharedKind.SIGNATURE, what=what[:200], runs=len(runs), sentence=sentence)
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+SHARED_LABELS = {
+    SharedKind.SWITCH: "Switch", SharedKind.DRIVER: "Driver message", SharedKind.FILE_SYSTEM: "File system",
+    SharedKind.NEIGHBOURS: "Neighbours by name", SharedKind.SIGNATURE: "Signature",
+}  # fmt: skip
+OUTBREAK_WORDS = {
+    "open": StateWords("Open", "▲", "critical", "Exclusions and drains are held, restarts begin one after the other."),
+    "closed": StateWords("Over", "✓", "muted", "What it held back may be done again."),
+}
+SUSPECT_WORDS = {
+    "suspect": StateWords("Suspect", "▲", "warning", "Failures of several runs began on it; restarts can avoid it."),
+}
 
 
 # --- how long it lasts ------------------------------------------------------------------------------------------------

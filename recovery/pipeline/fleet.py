@@ -187,6 +187,13 @@ def wait_for_turn(action: Action, *, now: datetime) -> datetime | None:
     return begins
 
 
+def why_held(action: Action) -> str:
+    """Why a decided action is not begun now, as a clause: nothing but undoing takes nodes away meanwhile."""
+    takes = bool(action.exclude_nodes) or action.kind == ActionKind.DRAIN
+    outbreak = open_outbreak(action.incident) if takes and "undoes" not in action.parameters else None
+    return f"exclusions and drains are held while outbreak {outbreak.pk} is open" if outbreak is not None else ""
+
+
 # --- its end ----------------------------------------------------------------------------------------------------------
 
 

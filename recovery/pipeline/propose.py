@@ -19,6 +19,7 @@ from recovery.models import Action, Incident, Job, Node, Recommendation
 from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.decide import OutOfDate
 from recovery.pipeline.facts import attempt_facts
+from recovery.pipeline.fleet import open_outbreak
 from recovery.pipeline.observe import ON_NODES
 from recovery.pipeline.others import in_picture, in_the_way
 from recovery.pipeline.proposals import Asked, build, resuming
@@ -71,6 +72,7 @@ def propose(
         reason=reason, client=client, now=now,
     )  # fmt: skip
     found = build(action, asked)
+    _not_held(incident, found, asked.exclude_nodes)
     _alone(incident, found, attempt.job)
     return _store(incident, found, asked.exclude_nodes, reason=reason, actor=actor, client=client, now=now)
 
@@ -94,6 +96,18 @@ def undo(action_id: int, *, reason: str, actor: Actor, client: SlurmClient, now:
         incident = _open_case(pk, reason, now=now)
         _alone(incident, found, newest_execution(incident).job)
         return _store(incident, found, (), reason=reason, actor=actor, client=client, now=now)
+
+
+def _not_held(incident: Incident, found: Instead, exclude_nodes: Sequence[str]) -> None:
+    """While other runs fail with this one no node is taken away for it, by persons neither."""
+    outbreak = open_outbreak(incident) if exclude_nodes or found.action is ActionKind.DRAIN else None
+    if outbreak is not None:
+        raise Invalid(
+            [
+                f"action: exclusions and drains are held while outbreak {outbreak.pk} is open. Requeue without an "
+                "exclusion, or end the outbreak on its page where its failures don't belong together."
+            ]
+        )
 
 
 def _alone(incident: Incident, found: Instead, job: Job) -> None:

@@ -88,15 +88,15 @@ def reconsider(cluster: int, nodes: Iterable[str], *, now: datetime) -> None:
             _end(row, by="", reason="It ran out.", actor=SYSTEM, now=now)
             row = None
         if row is None and found.until is not None:
-            _list(cluster, node, found, now=now)
+            _list(cluster, node, found, until=found.until, now=now)
         elif row is not None and not row.added_by and found.until is None:
             _end(row, by="", reason="What is known of it now makes it none.", actor=SYSTEM, now=now)
         elif row is not None and not row.added_by and (row.score, row.until) != (found.score, found.until):
             Suspect.objects.filter(pk=row.pk).update(score=found.score, until=found.until, reason=found.reason)
 
 
-def _list(cluster: int, node: str, found: Standing, *, now: datetime) -> None:
-    row = Suspect(cluster_id=cluster, node=node, since=now, until=found.until, score=found.score, reason=found.reason)
+def _list(cluster: int, node: str, found: Standing, *, until: datetime, now: datetime) -> None:
+    row = Suspect(cluster_id=cluster, node=node, since=now, until=until, score=found.score, reason=found.reason)
     _add(row, actor=SYSTEM, now=now)
 
 

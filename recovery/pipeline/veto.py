@@ -8,9 +8,10 @@ from recovery.core.plans import Next, Step
 from recovery.core.plans.base import refuse
 from recovery.core.speech import steps
 from recovery.core.types import ActionKind, FindingKind, JobState
-from recovery.models import Action, Attempt, Cluster, Incident, Job, Node
-from recovery.pipeline.decide import acts_automatically, is_paused
+from recovery.models import Action, Attempt, Cluster, Incident, Job, Node, Run
+from recovery.pipeline.decide import acts_automatically, halted
 from recovery.pipeline.eligible import eligible_nodes
+from recovery.pipeline.fleet import why_held
 from recovery.pipeline.observe import as_read
 from recovery.pipeline.others import in_records, in_the_way
 from recovery.pipeline.recommend import shown_hash
@@ -34,14 +35,22 @@ def veto(
         return other_job(begun=False)
     if cluster.is_stale(now):
         return Next(step=Step.WAIT, reason="The picture of the cluster is too old to act on.")
-    if acts_automatically(action) and is_paused(cluster):
-        return refuse(f"automation is paused ({cluster.paused_reason})")
-    why = _moves(action, attempt, record) or _is_held(action, record)
+    if acts_automatically(action) and (halt := _halt(action, cluster)):
+        return refuse(halt)
+    why = _moves(action, attempt, record) or _is_held(action, record) or why_held(action)
     if why:
         return refuse(why)
     if shown_hash(action.recommendation, attempt) != action.recommendation.hash:
         return refuse("the job is not as it was when this was decided")
     return _special(action, attempt, record, now=now) or _taken_up(action, attempt, client=client)
+
+
+def _halt(action: Action, cluster: Cluster) -> str:
+    """Why nothing goes by policy alone now: automation is stopped, or somebody took the run over."""
+    if (reason := halted(cluster)) is not None:
+        return f"automation is paused ({reason})"
+    run = Run.objects.get(pk=action.incident.run_id)
+    return f"{run.hands_off_by} has taken over" if run.hands_off_at is not None else ""
 
 
 def _taken_up(action: Action, attempt: Attempt, *, client: SlurmClient) -> Next | None:

@@ -16,7 +16,18 @@ from recovery.core.lifecycle import IncidentState
 from recovery.pipeline import account
 from tests.api.conftest import Api
 from tests.api.test_incidents import whole
-from tests.factories import ago, make_attempt, make_incident, make_log_file, make_node, make_samples, make_token
+from tests.factories import (
+    ago,
+    make_attempt,
+    make_incident,
+    make_log_file,
+    make_node,
+    make_outbreak,
+    make_samples,
+    make_strike,
+    make_suspect,
+    make_token,
+)
 
 Ask = Callable[[str], Api]
 
@@ -116,6 +127,9 @@ def test_answers_are_what_the_document_says(document: Any, api: Ask, admin: Any)
     make_samples(attempt=log.attempt, count=2, loss=None)
     make_node(cluster=incident.run.cluster)
     make_token(user=admin)
+    outbreak = make_outbreak(incidents=[incident])
+    make_suspect(cluster=incident.run.cluster)
+    make_strike(incident=closed)
     account.keep_run(log.attempt.job.run_id, now=ago(0))
     ids = {
         "incidents": [incident.pk, fresh.pk, closed.pk],
@@ -124,6 +138,7 @@ def test_answers_are_what_the_document_says(document: Any, api: Ask, admin: Any)
         "jobs": [incident.attempt.job_id],
         "attempts": [log.attempt_id],
         "clusters": [incident.run.cluster_id],
+        "outbreaks": [outbreak.pk],
     }
     for name, operation in operations(document).items():
         method, path = name.split()

@@ -7,13 +7,14 @@ from django.urls import URLPattern
 from dashboard.urls import urlpatterns
 from recovery.models import Cluster, Examination, Incident, PolicyVersion, PushToken, Recommendation
 from tests.dashboard.conftest import HTMX, Question, text_of
-from tests.factories import make_policy
+from tests.factories import make_node, make_outbreak, make_policy
 
 PAGES = [
     "/",
     "/incidents/",
     "/incidents/{incident}/",
     "/incidents/{incident}/evidence/0/",
+    "/diagnose/",
     "/approvals/",
     "/runs/",
     "/runs/{run}/",
@@ -21,6 +22,8 @@ PAGES = [
     "/jobs/{job}/",
     "/jobs/{job}/chart.json",
     "/nodes/",
+    "/nodes/{node}/",
+    "/outbreaks/{outbreak}/",
     "/reports/",
     "/clusters/",
     "/clusters/{cluster}/",
@@ -39,6 +42,9 @@ CHANGES = {
     "/incidents/{incident}/close/": "operator",
     "/incidents/{incident}/propose/": "operator",
     "/actions/{action}/undo/": "operator",
+    "/outbreaks/{outbreak}/end/": "operator",
+    "/nodes/{node}/suspect/": "operator",
+    "/suspects/{suspect}/remove/": "operator",
     "/clusters/{cluster}/examine/": "operator",
     "/clusters/{cluster}/pause/": "operator",
     "/clusters/{cluster}/push-tokens/make/": "operator",
@@ -70,6 +76,9 @@ def numbers(question: Question) -> dict[str, int]:
         "cluster": question.incident.run.cluster_id,
         "policy": make_policy().number,
         "token": 1,
+        "node": make_node(cluster=question.incident.run.cluster).pk,
+        "outbreak": make_outbreak(incidents=[question.incident]).pk,
+        "suspect": 1,
         "action": 1,
     }
 
@@ -179,6 +188,6 @@ def test_a_closed_account_is_logged_out_of_everything(clients: dict[str, Client]
 
 
 def test_without_an_administrator_the_refusal_says_so(clients: dict[str, Client], admin: object) -> None:
-    admin.membership.delete()  # type: ignore[attr-defined]
+    admin.memberships.all().delete()
     page = text_of(clients["outsider"].get("/"))
     assert "No account holds the role of an administrator yet." in page

@@ -5,6 +5,7 @@ not given. Moments lie in the minutes before `timezone.now()`, so a test that fr
 """
 
 from tests.factories.base import ago
+from tests.factories.fleet import make_outbreak, make_strike, make_suspect
 from tests.factories.incidents import (
     make_action,
     make_danger,
@@ -44,11 +45,14 @@ __all__ = [
     "make_job",
     "make_log_file",
     "make_node",
+    "make_outbreak",
     "make_policy",
     "make_recommendation",
     "make_run",
     "make_samples",
     "make_signal",
+    "make_strike",
+    "make_suspect",
     "make_token",
     "make_user",
 ]
