@@ -1,4 +1,7 @@
-"""Who may do what: one enum of permissions, one table from roles to permissions, one function `can`."""
+"""Who may do what, and for what: one enum of permissions, one table from roles to them, one question, `Actor.can`.
+
+A role is given for a scope (recovery/models/access.py), several to one account. docs/access.md is made from this table.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from recovery.models.access import Membership, Role
+from recovery.models import Action, Attempt, Cluster, Incident, Job, Recommendation, Run
+from recovery.models.access import Membership, Role, Scope
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -20,6 +24,8 @@ class Permission(StrEnum):
     DECIDE = "decide"
     POLICY_EDIT = "policy.edit"
     TOKEN_MANAGE = "token.manage"  # noqa: S105 - the name of a permission
+    AUDIT_VIEW = "audit.view"
+    ACCOUNT_MANAGE = "account.manage"
 
     @property
     def sentence(self) -> str:
@@ -32,6 +38,8 @@ SENTENCES = {
     Permission.DECIDE: "approve and reject recommendations",
     Permission.POLICY_EDIT: "change policies and arm automation again",
     Permission.TOKEN_MANAGE: "make and revoke API tokens",
+    Permission.AUDIT_VIEW: "see the whole audit trail, log-ins too, and export it",
+    Permission.ACCOUNT_MANAGE: "give and take roles",
 }
 
 _VIEWER = frozenset({Permission.VIEW})
@@ -41,21 +49,128 @@ ROLE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Role.VIEWER: _VIEWER,
     Role.OPERATOR: _OPERATOR,
     Role.APPROVER: _APPROVER,
+    Role.POLICY_ADMIN: _VIEWER | {Permission.POLICY_EDIT, Permission.TOKEN_MANAGE, Permission.AUDIT_VIEW},
     Role.ADMIN: frozenset(Permission),
+    Role.OWNER: _VIEWER,  # and to decide on their own runs, where `owners_decide` says so
 }
+
+
+# --- where something is ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What scopes are compared with. Nothing named: only a role for everything reaches it."""
+
+    cluster_id: int | None = None
+    partitions: frozenset[str] = frozenset()
+    accounts: frozenset[str] = frozenset()
+    user: str = ""
+
+
+EVERYTHING = Place()
+
+Subject = Place | Cluster | Run | Job | Attempt | Incident | Recommendation | Action
+
+
+def place_of(subject: Subject) -> Place:
+    """Where it is. A run is wherever one of its jobs is."""
+    if isinstance(subject, Place):
+        return subject
+    if isinstance(subject, Cluster):
+        return Place(subject.pk)
+    if isinstance(subject, Run):
+        jobs = list(subject.jobs.values_list("partition", "account").distinct())
+        partitions = frozenset(name for partition, _ in jobs for name in partition.split(","))
+        return Place(subject.cluster_id, partitions, frozenset(account for _, account in jobs), subject.user)
+    if isinstance(subject, Recommendation | Action):
+        return place_of(subject.incident)
+    if isinstance(subject, Incident):
+        return place_of(subject.attempt.job)
+    job = subject.job if isinstance(subject, Attempt) else subject
+    return Place(job.cluster_id, frozenset(job.partition.split(",")), frozenset({job.account}), job.user)
+
+
+def owners_decide(subject: Subject) -> bool:
+    """Whether the policy lets training users decide on their own runs here. No policy can say so yet: they may not."""
+    return False
+
+
+# --- who -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One role for one scope, as somebody holds it."""
+
+    role: str
+    scope: str = Scope.ALL
+    cluster_id: int | None = None
+    name: str = ""
+    words: str = "everything"  # the scope as people say it
+
+    @property
+    def permissions(self) -> frozenset[Permission]:
+        return ROLE_PERMISSIONS.get(self.role, frozenset())
+
+    def allows(self, permission: Permission, subject: Subject) -> bool:
+        if not self.covers(place_of(subject)):
+            return permission is Permission.VIEW and isinstance(subject, Cluster) and self.touches(subject.pk)
+        by_policy = permission is Permission.DECIDE and self.role == Role.OWNER and owners_decide(subject)
+        return permission in self.permissions or by_policy
+
+    def covers(self, place: Place) -> bool:
+        if self.scope == Scope.ALL:
+            return True
+        if self.cluster_id is not None and self.cluster_id != place.cluster_id:
+            return False
+        return {
+            Scope.CLUSTER.value: self.cluster_id is not None,
+            Scope.PARTITION.value: self.name in place.partitions,
+            Scope.ACCOUNT.value: self.name in place.accounts,
+            Scope.USER.value: self.name == place.user,
+        }.get(self.scope, False) and (self.scope == Scope.CLUSTER or self.name != "")
+
+    def touches(self, cluster_id: int) -> bool:
+        """Whether it may reach anything on a cluster: then the cluster itself may be seen."""
+        return bool(self.permissions) and self.cluster_id in (None, cluster_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Somebody who does something: a user at a page, a user's API token, or the product itself."""
+    """Somebody who does something: a user at a page, a user's API token, or the product itself.
+
+    `permissions` is the most that they may do anywhere; `grants` says where. Without grants (None, as for whoever sits
+    at the command line) the permissions hold everywhere.
+    """
 
     kind: str  # "user", "token", "system"
     name: str
     user_id: int | None
     permissions: frozenset[Permission]
+    grants: tuple[Grant, ...] | None = None
 
-    def can(self, permission: Permission) -> bool:
-        return permission in self.permissions
+    def can(self, permission: Permission, subject: Subject | None = None) -> bool:
+        """Whether they may do it to `subject`; without one: to anything at all."""
+        if subject is None or self.grants is None:
+            return permission in self.permissions
+        by_policy = permission is Permission.DECIDE and any(grant.role == Role.OWNER for grant in self.grants)
+        if permission not in self.permissions and not by_policy:
+            return False
+        return any(grant.allows(permission, subject) for grant in self.grants)
+
+    @property
+    def sees_everything(self) -> bool:
+        return self.can(Permission.VIEW, EVERYTHING)
+
+    @property
+    def roles(self) -> list[str]:
+        """In words, for the menu: "Operator", "Approver for partition gpu on alpha"."""
+        labels = dict(Role.choices)
+        return [
+            labels.get(grant.role, grant.role) + ("" if grant.scope == Scope.ALL else f" for {grant.words}")
+            for grant in self.grants or ()
+        ]
 
 
 SYSTEM = Actor(kind="system", name="Recovery Desk", user_id=None, permissions=frozenset())
@@ -65,21 +180,40 @@ class Forbidden(Exception):
     """The actor lacks a permission; the message says which, and who can give it."""
 
 
-def require(actor: Actor, permission: Permission) -> None:
-    if actor.can(permission):
+def require(actor: Actor, permission: Permission, subject: Subject | None = None) -> None:
+    if actor.can(permission, subject):
         return
+    if permission in actor.permissions:
+        more = "An administrator can give a role for more."
+        raise Forbidden(f"{actor.name} may not {permission.sentence} here: {_held(actor)}. {more}")
     roles = " or ".join(sorted(role for role, granted in ROLE_PERMISSIONS.items() if permission in granted))
     raise Forbidden(f"{actor.name} may not {permission.sentence}. An administrator can give the role {roles}.")
+
+
+def _held(actor: Actor) -> str:
+    return "the role is " + ", ".join(role[0].lower() + role[1:] for role in actor.roles)
+
+
+def holds_role(actor: Actor, role: str) -> bool:
+    """Whether the actor may do everything that the role may."""
+    return ROLE_PERMISSIONS.get(role, frozenset(Permission)) <= actor.permissions
+
+
+def owns(actor: Actor, user: str) -> bool:
+    """Whether the actor is the person who runs jobs under that user name of the cluster."""
+    return actor.kind == "user" and bool(user) and actor.name == user
 
 
 def actor_for(user: AbstractBaseUser | AnonymousUser) -> Actor:
     """The actor behind a logged-in user; an account without a role has no permission at all."""
     if not user.is_authenticated or not user.is_active:
         return Actor(kind="user", name="nobody", user_id=None, permissions=frozenset())
-    role = Membership.objects.filter(user_id=user.pk).values_list("role", flat=True).first()
+    rows = Membership.objects.filter(user_id=user.pk).select_related("cluster").order_by("pk")
+    grants = tuple(Grant(row.role, row.scope, row.cluster_id, row.name, row.where) for row in rows)
     return Actor(
         kind="user",
         name=user.get_username(),
         user_id=user.pk,
-        permissions=ROLE_PERMISSIONS.get(role or "", frozenset()),
+        permissions=frozenset().union(*(grant.permissions for grant in grants)),
+        grants=grants,
     )

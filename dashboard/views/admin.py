@@ -34,7 +34,7 @@ def _context(*, now: datetime) -> dict[str, Any]:
             {"cluster": c, "picture": picture_of(c, now=now), "automation": automation_of([c], policy)}
             for c in clusters
         ],
-        "members": Membership.objects.select_related("user").order_by("user__username"),
+        "members": Membership.objects.select_related("user", "cluster").order_by("user__username", "pk"),
         "roles": [
             (role, [p.sentence for p in Permission if p in granted]) for role, granted in ROLE_PERMISSIONS.items()
         ],

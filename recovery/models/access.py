@@ -2,23 +2,66 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
+
+from recovery.models.cluster import Cluster
 
 
 class Role(models.TextChoices):
     VIEWER = "viewer", "Viewer"
     OPERATOR = "operator", "Operator"
     APPROVER = "approver", "Approver"
+    POLICY_ADMIN = "policy_admin", "Policy administrator"
     ADMIN = "admin", "Administrator"
+    OWNER = "owner", "Training user"
+
+
+class Scope(models.TextChoices):
+    """For what a role is given. All but the first two reach over every cluster where none is named."""
+
+    ALL = "all", "everything"
+    CLUSTER = "cluster", "cluster"
+    PARTITION = "partition", "partition"
+    ACCOUNT = "account", "Slurm account"
+    USER = "user", "Slurm user"
 
 
 class Membership(models.Model):
-    """The role of an account. An account without one may see nothing."""
+    """One role of an account, for one scope. An account without any may see nothing."""
 
-    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="membership")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=20, choices=Role.choices)
+    scope = models.CharField(max_length=20, choices=Scope.choices, default=Scope.ALL)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True, related_name="memberships")
+    name = models.CharField(max_length=100, blank=True, default="")  # of the partition, account or Slurm user
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "role", "scope", "name"], condition=Q(cluster=None), name="one_role_per_scope"
+            ),
+            models.UniqueConstraint(
+                fields=["user", "role", "scope", "name", "cluster"], name="one_role_per_scope_of_a_cluster"
+            ),
+            models.CheckConstraint(
+                condition=Q(scope=Scope.ALL, cluster=None, name="")
+                | Q(scope=Scope.CLUSTER, cluster__isnull=False, name="")
+                | (Q(scope__in=[Scope.PARTITION, Scope.ACCOUNT, Scope.USER]) & ~Q(name="")),
+                name="a_scope_names_what_it_is_of",
+            ),
+        ]
 
     def __str__(self) -> str:
-        return f"{self.user} as {self.role}"
+        return f"{self.user} as {self.role} for {self.where}"
+
+    @property
+    def where(self) -> str:
+        """Its scope in words: "everything", "partition gpu on alpha"."""
+        if self.scope == Scope.ALL:
+            return "everything"
+        if self.scope == Scope.CLUSTER:
+            return f"cluster {self.cluster}"
+        return f"{self.get_scope_display()} {self.name}" + (f" on {self.cluster}" if self.cluster_id else "")
 
 
 class ApiToken(models.Model):

@@ -1,14 +1,18 @@
-"""What happens to accounts, for the audit trail: who came in, who could not, who left."""
+"""What happens to accounts, each an event: who came in, could not, or left; which role was given and taken."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
 from recovery import audit
-from recovery.access import Actor, actor_for
+from recovery.access import EVERYTHING, Actor, Permission, actor_for, require
+from recovery.models import Cluster, Membership
+from recovery.models.access import Role, Scope
+from recovery.pipeline.by_hand import Invalid
 
 
 def logged_in(user: User, *, now: datetime) -> None:
@@ -28,8 +32,101 @@ def log_in_failed(name: str, *, now: datetime) -> None:
     _record("account.log_in_failed", user, actor=actor, now=now, reason=reason)
 
 
-def _record(verb: str, user: User | None, *, actor: Actor, now: datetime, reason: str = "") -> None:
+def made(user: User, *, actor: Actor, now: datetime) -> None:
+    _record("account.made", user, actor=actor, now=now, reason=f"Account {user.username}")
+
+
+def password_changed(user: User, *, actor: Actor, now: datetime) -> None:
+    _record("account.password_changed", user, actor=actor, now=now, reason=f"Account {user.username}")
+
+
+# --- roles -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """For what a role is given."""
+
+    scope: Scope = Scope.ALL
+    cluster: Cluster | None = None
+    name: str = ""
+
+
+def read_reach(text: str) -> Reach:
+    """From what people type: all, cluster=alpha, partition=gpu, account=nlp@alpha, user=mira. Raises Invalid."""
+    kind, _, rest = text.strip().partition("=")
+    if kind not in Scope.values or bool(rest) is (kind == Scope.ALL):
+        choices = "all, cluster=NAME, partition=NAME, account=NAME or user=NAME, the last three also with @CLUSTER"
+        raise Invalid([f"scope: {text!r} is none; give {choices}."])
+    if kind == Scope.ALL:
+        return Reach()
+    name, at, cluster_name = (rest, "", rest) if kind == Scope.CLUSTER else rest.rpartition("@")
+    if kind != Scope.CLUSTER and not at:
+        name, cluster_name = rest, ""
+    cluster = Cluster.objects.filter(name=cluster_name).first() if cluster_name else None
+    if cluster_name and cluster is None:
+        known = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True)) or "there is none yet"
+        raise Invalid([f"scope: there is no cluster {cluster_name}; choose from: {known}."])
+    if kind == Scope.CLUSTER:
+        return Reach(scope=Scope.CLUSTER, cluster=cluster)
+    if not 0 < len(name) <= 100:
+        raise Invalid([f"scope: name the {Scope(kind).label} in 1 to 100 characters."])
+    return Reach(scope=Scope(kind), cluster=cluster, name=name)
+
+
+def give_role(user: User, role: Role, reach: Reach, *, actor: Actor, now: datetime, beside: bool = False) -> Membership:
+    """Give a role for a scope, in place of others for the same scope unless `beside`. Raises Forbidden or Invalid."""
+    require(actor, Permission.ACCOUNT_MANAGE, EVERYTHING)
+    if (role is Role.OWNER) is not (reach.scope is Scope.USER):
+        raise Invalid(
+            ["role: owner is what a Slurm user is to their own jobs: give it with the scope user=NAME alone."]
+        )
+    with transaction.atomic():
+        administrators = _administrators()
+        same = Membership.objects.filter(user=user, scope=reach.scope, cluster=reach.cluster, name=reach.name)
+        found = same.filter(role=role).first()
+        before = [] if beside else list(same.exclude(role=role))
+        row = found or Membership.objects.create(
+            user=user, role=role, scope=reach.scope, cluster=reach.cluster, name=reach.name
+        )
+        for other in before:
+            other.delete()
+        _keep_an_administrator(administrators)
+        if found is None or before:
+            _role(user, row, old=before[0].role if before else "", new=role.value, actor=actor, now=now)
+    return row
+
+
+def take_role(row: Membership, *, actor: Actor, now: datetime) -> None:
+    """Take one role of one scope. Raises Forbidden or Invalid."""
+    require(actor, Permission.ACCOUNT_MANAGE, EVERYTHING)
+    with transaction.atomic():
+        administrators = _administrators()
+        if Membership.objects.filter(pk=row.pk).delete()[0]:
+            _keep_an_administrator(administrators)
+            _role(row.user, row, old=row.role, new="", actor=actor, now=now)
+
+
+def _administrators() -> int:
+    return Membership.objects.filter(role=Role.ADMIN, scope=Scope.ALL, user__is_active=True).count()
+
+
+def _keep_an_administrator(before: int) -> None:
+    """Without one nobody could give a role any more."""
+    if before and not _administrators():
+        raise Invalid(["role: this is the last administrator for everything: give that role to somebody else first."])
+
+
+def _role(user: User, row: Membership, *, old: str, new: str, actor: Actor, now: datetime) -> None:
+    reason = f"Account {user.username}, for {row.where}"
+    _record("account.role_changed", user, actor=actor, now=now, reason=reason, old=old, new=new)
+
+
+def _record(
+    verb: str, user: User | None, *, actor: Actor, now: datetime, reason: str = "", old: str = "", new: str = ""
+) -> None:
     with transaction.atomic():
         audit.record(
-            verb, actor=actor, at=now, subject_kind="account", subject_id=user.pk if user else "unknown", reason=reason
-        )
+            verb, actor=actor, at=now, subject_kind="account", subject_id=user.pk if user else "unknown", old=old,
+            new=new, reason=reason,
+        )  # fmt: skip

@@ -31,6 +31,8 @@ def test_each_role_may_all_that_the_one_below_may_and_more() -> None:
         (Permission.TOKEN_MANAGE, Role.OPERATOR),
         (Permission.DECIDE, Role.APPROVER),
         (Permission.POLICY_EDIT, Role.ADMIN),
+        (Permission.AUDIT_VIEW, Role.ADMIN),
+        (Permission.ACCOUNT_MANAGE, Role.ADMIN),
     ],
 )
 def test_the_least_role_for_each_permission(permission: Permission, least: Role) -> None:
@@ -60,7 +62,7 @@ def test_an_account_that_was_switched_off_may_nothing(admin: User) -> None:
 
 
 def test_a_role_that_is_unknown_gives_nothing(admin: User) -> None:
-    type(admin.membership).objects.update(role="emperor")
+    admin.memberships.update(role="emperor")
     assert actor_for(admin).permissions == frozenset()
 
 

@@ -188,6 +188,6 @@ def test_a_closed_account_is_logged_out_of_everything(clients: dict[str, Client]
 
 
 def test_without_an_administrator_the_refusal_says_so(clients: dict[str, Client], admin: object) -> None:
-    admin.memberships.all().delete()
+    admin.memberships.all().delete()  # type: ignore[attr-defined]
     page = text_of(clients["outsider"].get("/"))
     assert "No account holds the role of an administrator yet." in page

@@ -1,4 +1,4 @@
-"""Make an account, or change its role or password."""
+"""Make an account, or change its roles or password."""
 
 from __future__ import annotations
 
@@ -14,18 +14,28 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from recovery import audit
 from recovery.management.person import at_the_command_line
 from recovery.models import Membership
 from recovery.models.access import Role
+from recovery.pipeline import accounts
+from recovery.pipeline.by_hand import Invalid
 
 
 class Command(BaseCommand):
-    help = "Make an account with a role, or change the role or the password of one."
+    help = "Make an account with a role, or change the roles or the password of one."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name")
         parser.add_argument("--role", choices=[role.value for role in Role], help="needed for a new account")
+        parser.add_argument(
+            "--scope", default="all",
+            help="for what the role is given: all (default), cluster=NAME, partition=NAME, account=NAME or user=NAME "
+            "(a Slurm user, with the role owner); the last three also with @CLUSTER",
+        )  # fmt: skip
+        parser.add_argument(
+            "--add", action="store_true", help="beside other roles for the same scope, not in their place"
+        )
+        parser.add_argument("--take", action="store_true", help="take the role for this scope instead of giving it")
         parser.add_argument("--password", action="store_true", help="give an existing account a new password")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -33,31 +43,49 @@ class Command(BaseCommand):
         user = User.objects.filter(username=name).first()
         if user is None and role is None:
             raise CommandError(f"There is no account {name} yet: give it a role with --role.")
+        if options["take"] and (user is None or role is None):
+            raise CommandError("--take: name an account that there is, and the --role to take.")
         password = ask_password(name) if user is None or options["password"] else ""
-        with transaction.atomic():
-            user = user or User(username=name)
-            if password:
-                user.set_password(password)
-                user.save()
-            if role:
-                change_role(user, Role(role))
-        self.stdout.write(f"{name} is {user.membership.get_role_display().lower()}.")
+        try:
+            with transaction.atomic():
+                user = _with_password(user, name, password)
+                if role:
+                    _change(user, Role(role), options)
+        except Invalid as problem:
+            raise CommandError(" ".join(problem.errors)) from problem
+        self.stdout.write(f"{name} is {roles_of(user)}.")
 
 
-def change_role(user: User, role: Role) -> None:
-    before = Membership.objects.filter(user=user).values_list("role", flat=True).first() or ""
-    Membership.objects.update_or_create(user=user, defaults={"role": role})
-    user.refresh_from_db()
-    audit.record(
-        "account.role_changed",
-        actor=at_the_command_line(),
-        at=datetime.now(UTC),
-        subject_kind="account",
-        subject_id=user.pk,
-        old=before,
-        new=role.value,
-        reason=f"Account {user.username}",
-    )
+def _with_password(user: User | None, name: str, password: str) -> User:
+    is_new = user is None
+    user = user or User(username=name)
+    if password:
+        user.set_password(password)
+        user.save()
+        tell = accounts.made if is_new else accounts.password_changed
+        tell(user, actor=at_the_command_line(), now=datetime.now(UTC))
+    return user
+
+
+def _change(user: User, role: Role, options: dict[str, Any]) -> None:
+    actor, now = at_the_command_line(), datetime.now(UTC)
+    reach = accounts.read_reach(options["scope"])
+    if not options["take"]:
+        accounts.give_role(user, role, reach, actor=actor, now=now, beside=options["add"])
+        return
+    row = Membership.objects.filter(
+        user=user, role=role, scope=reach.scope, cluster=reach.cluster, name=reach.name
+    ).first()
+    if row is None:
+        raise CommandError(f"{user.username} is not {role.value} for {options['scope']}: {roles_of(user)}.")
+    accounts.take_role(row, actor=actor, now=now)
+
+
+def roles_of(user: User) -> str:
+    """ "administrator", "approver for partition gpu, viewer", "without a role"."""
+    rows = Membership.objects.filter(user=user).select_related("cluster").order_by("pk")
+    told = [row.get_role_display().lower() + (f" for {row.where}" if row.scope != "all" else "") for row in rows]
+    return ", ".join(told) or "without a role"
 
 
 def ask_password(name: str) -> str:
