@@ -18,7 +18,7 @@ from recovery.core.detectors import Limits, detect
 from recovery.core.diagnose import diagnose, healthy, speaks_of_failure
 from recovery.core.types import AttemptFacts, Diagnosis, Exclude, FailureClass, Finding, FindingKind, JobState, Restart
 from recovery.offline.facts import facts_of
-from recovery.offline.logs import log_files
+from recovery.offline.logs import TextLog, log_files
 from recovery.offline.record import JobRecordError, OfflineJob
 
 CASE_FILE = "case.toml"
@@ -145,7 +145,7 @@ def _got_json(got: Diagnosis) -> dict[str, Any]:
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
-def verdict_on(job: OfflineJob, logs: Sequence[Path], limits: Limits) -> Diagnosis:
+def verdict_on(job: OfflineJob, logs: Sequence[Path | TextLog], limits: Limits) -> Diagnosis:
     """The verdict on a job's log files and what else is known of it, by the same core as the product's.
 
     Raises OSError where a log can't be read.

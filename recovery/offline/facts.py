@@ -13,7 +13,7 @@ from pathlib import Path
 from recovery.core.detectors import Limits
 from recovery.core.phases import next_phase
 from recovery.core.types import AttemptFacts, JobState, Phase, Sample, Signal, SignalKind
-from recovery.offline.logs import Reading, read_files
+from recovery.offline.logs import Reading, TextLog, read_files
 from recovery.offline.record import OfflineJob
 
 # The job's start is not in its record: its first log line comes this much later at most.
@@ -21,7 +21,7 @@ BEFORE_FIRST_LINE = timedelta(minutes=5)
 SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)  # the clock of a case whose logs carry no time at all
 
 
-def facts_of(job: OfflineJob, files: Sequence[Path], limits: Limits) -> AttemptFacts:
+def facts_of(job: OfflineJob, files: Sequence[Path | TextLog], limits: Limits) -> AttemptFacts:
     """Everything that the files and the record tell. Raises OSError where a file can't be read.
 
     Without a node list in the record, the nodes that the logs and events name stand for it: nothing is acted on here.

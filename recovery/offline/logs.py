@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections import deque
@@ -24,6 +25,14 @@ STAMP_WITHIN = 100  # characters of a line in which its time stands
 _STAMP = re.compile(r"(?<!\d)(\d{4}-\d\d-\d\d)[T _](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:\d\d)?(?!\d)")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextLog:
+    """A log that is no file: pasted, or sent. Kept in memory alone."""
+
+    name: str
+    data: bytes
+
+
 def log_files(paths: Iterable[Path]) -> list[Path]:
     """The log files that `paths` name: a file or "-" itself, of a folder its log files by name. Raises OSError."""
     files: list[Path] = []
@@ -35,8 +44,11 @@ def log_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def lines_of(path: Path) -> Iterator[LogLine]:
+def lines_of(path: Path | TextLog) -> Iterator[LogLine]:
     """The lines of one file as the log reader gives them: bounded, undecodable bytes replaced."""
+    if isinstance(path, TextLog):
+        yield from _lines(io.BytesIO(path.data), path.name)
+        return
     if path == STANDARD_INPUT:
         yield from _lines(sys.stdin.buffer, "-")
         return
@@ -67,7 +79,7 @@ class Reading:
     last: datetime | None
 
 
-def read_files(files: Sequence[Path], nodes: Sequence[str]) -> Reading:
+def read_files(files: Sequence[Path | TextLog], nodes: Sequence[str]) -> Reading:
     """Read all files, in order. Raises OSError.
 
     Which rank runs where is often told after the failure (a launcher's report), so failures are placed at the end.
