@@ -4,7 +4,8 @@ Source: `deepspeed/runtime/engine.py`, `runtime/pipe/engine.py`, `utils/timer.py
 deepspeedai/DeepSpeed, 2020 to 2026.
 
 Traps: a skipped step (overflow) counts as a step. A tag need not name a step. Every rank says `is ready now!` of its
-own files. A missing `latest` is only a warning, and the trainer goes on from scratch.
+own files; newer releases (0.19 for one) say it no more, and then only the folder tells. A missing `latest` is only a
+warning, and the trainer goes on from scratch.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from recovery.core.types import SignalKind as S
 _STEP = re.compile(r"(?:^| )step=([0-9]{1,10}), skipped=[0-9]{1,10}, lr=\[")
 _TIMER = re.compile(r"\bmicro_step=[0-9]{1,10}/global_step=([0-9]{1,10}), RunningAvgSamplesPerSec=")
 _CURRENT = re.compile(rf"\bCurrSamplesPerSec=({NUMBER})")
-_PIPELINE = re.compile(rf"(?:^| )steps: ([0-9]{{1,10}}) loss: ({NUMBER}) iter time \(s\): ({NUMBER})")
+_PIPELINE = re.compile(rf"(?:^| )steps: ([0-9]{{1,10}}) loss: ({NUMBER}) ")
+_ITER_TIME = re.compile(rf" iter time \(s\): ({NUMBER})")  # other losses may stand before it
 _SPEED = re.compile(rf"\bsamples/sec: ({NUMBER})")
-_FILE = re.compile(r"\] Saving (/\S{1,400}?)\.\.\.$")
+_FILE = re.compile(r"\] Saving (?:(/\S{1,400}?)\.\.\.$|model checkpoint: (/\S{1,400})$)")
 
 _TABLE = (
     Says(
@@ -40,6 +42,10 @@ _TABLE = (
         re.compile(r"Loaded checkpoint from (?P<path>\S{1,400}?)\.?$"),
     ),
     Says(
+        S.LOADED, "deepspeed.loaded", "] End Load checkpoint from ",
+        re.compile(r"End Load checkpoint from (?P<path>\S{1,400}?)\.*$"),
+    ),
+    Says(
         S.FRESH_START, "deepspeed.no_latest", "Unable to find latest file at ",
         re.compile(r"Unable to find latest file at (?P<path>\S{1,400}?),"),
     ),
@@ -49,15 +55,16 @@ _TABLE = (
 class _DeepSpeed(InColumns):
     name = "deepspeed"
     words = (
-        "skipped=", "RunningAvgSamplesPerSec=", "iter time (s):", "] Saving /", *(row.literal for row in _TABLE),
+        "skipped=", "RunningAvgSamplesPerSec=", "iter time (s):", "] Saving /", "] Saving model checkpoint: ",
+        *(row.literal for row in _TABLE),
     )  # fmt: skip
 
     def columns(self, text: str) -> Columns | None:
         if found := _TIMER.search(text):
             return Columns(rule="deepspeed.timer", step=slice(*found.span(1)), throughput=span(_CURRENT.search(text)))
-        if found := _PIPELINE.search(text):
+        if (found := _PIPELINE.search(text)) and (seconds := _ITER_TIME.search(text, found.end() - 1)):
             return Columns(
-                rule="deepspeed.pipeline", step=slice(*found.span(1)), loss=span(found, 2), step_time=span(found, 3),
+                rule="deepspeed.pipeline", step=slice(*found.span(1)), loss=span(found, 2), step_time=span(seconds),
                 throughput=span(_SPEED.search(text)),
             )  # fmt: skip
         found = _STEP.search(text)
@@ -71,7 +78,7 @@ class _DeepSpeed(InColumns):
         if mark is not None:
             return _once(_placed(mark, memory), memory)
         if found := _FILE.search(line.text):
-            memory["folder"] = checkpoint_at(found[1])[0][:1000]
+            memory["folder"] = checkpoint_at(found[1] or found[2])[0][:1000]
         return ()
 
 

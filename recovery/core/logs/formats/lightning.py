@@ -8,7 +8,7 @@ logs it, else epoch × batches per epoch + batch: that counts batches, so with a
 the numbers in checkpoint names. Without a total only the first epoch can be counted. Bars of validation and of the
 sanity check are none of training. A user's own bar may say `Epoch 4:` as well: it counts only where it carries
 `v_num` or the log has shown another line of Lightning's. Saves are told only by a verbose `ModelCheckpoint`, and not
-when they are done.
+when they are done, but for the one that it makes upon an exception.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ _TABLE = (
     Says(
         S.SAVE_STARTED, "lightning.saving", ", saving model to ",
         re.compile(r"global step (?P<step>[0-9]{1,10}): .{1,300}, saving model to '(?P<path>[^']{1,400})'"),
+    ),
+    Says(
+        S.SAVE_DURABLE, "lightning.saved_on_exception", ", saved checkpoint to ",
+        re.compile(r" was raised with message: .{0,400}, saved checkpoint to (?P<path>\S.{0,400})$"),
     ),
     Says(
         S.FINISHED, "lightning.stopped", "`Trainer.fit` stopped: ",

@@ -4,7 +4,8 @@ Source: `MaxText/metric_logger.py` and `checkpointing.py` of AI-Hypercomputer/ma
 google/orbax, 2023 to 2026.
 
 Traps: an asynchronous save is durable when Orbax says `CheckpointManager Save Finalize is done on all hosts`, not when
-it is `syncing` nor when a background thread is done. The load is told when it begins, its end has no sure line.
+it is `syncing` nor when a background thread is done. The load is told when it begins, its end has no sure line. Steps
+at which a profiler starts or ends have a line without times.
 """
 
 from __future__ import annotations
@@ -19,14 +20,21 @@ from recovery.core.logs.lines import CleanLine
 from recovery.core.logs.marks import Mark, Memory
 from recovery.core.types import SignalKind as S
 
-_STEP = re.compile(rf"\bcompleted [a-z/ ]{{0,40}}?step: ([0-9]{{1,10}}), seconds: ({NUMBER})")
+_STEP = re.compile(
+    r"\bcompleted (?:profiler activation/deactivation step: ([0-9]{1,10})"
+    rf"|step: ([0-9]{{1,10}}), seconds: ({NUMBER}))"
+)
 _LOSS = re.compile(rf"(?<![A-Za-z_])loss: ({NUMBER})")
 _SPEED = re.compile(rf"\bTokens/s/device: ({NUMBER})")
 _TABLE = (
-    Says(S.EVAL_STARTED, "maxtext.evaluating", "Completed eval step "),
+    Says(S.EVAL_STARTED, "maxtext.evaluating", "Completed eval step"),
     Says(
         S.EVAL_FINISHED, "maxtext.evaluated", "eval metrics after step: ",
         re.compile(r"eval metrics after step: (?P<step>[0-9]{1,10})\b"),
+    ),
+    Says(
+        S.EVAL_FINISHED, "maxtext.evaluated", "Completed eval after train step ",
+        re.compile(r"Completed eval after train step (?P<step>[0-9]{1,10})\b"),
     ),
     Says(
         S.SAVE_STARTED, "maxtext.saving_behind", "Started an asynchronous checkpoint save for step ",
@@ -45,6 +53,10 @@ _TABLE = (
         re.compile(r"(?:\[step=(?P<step>[0-9]{1,10})\] )?CheckpointManager Save Finalize is done"),
     ),
     Says(
+        S.SAVE_DURABLE, "orbax.saved_at_once", "] Finished synchronous save.",
+        re.compile(r"\[step=(?P<step>[0-9]{1,10})\] Finished synchronous save\."),
+    ),
+    Says(
         S.LOADED, "maxtext.restoring", "restoring from this run's directory ",
         re.compile(r"restoring from this run's directory step (?P<step>[0-9]{1,10})\b"),
     ),
@@ -61,7 +73,7 @@ class _MaxText(InColumns):
         if found is None:
             return None
         return Columns(
-            rule="maxtext.step", step=slice(*found.span(1)), step_time=span(found, 2),
+            rule="maxtext.step", step=span(found, 1) or slice(*found.span(2)), step_time=span(found, 3),
             loss=span(_LOSS.search(text, found.end())), throughput=span(_SPEED.search(text, found.end())),
             all_ranks=False,
         )  # fmt: skip

@@ -36,7 +36,7 @@ _ELAPSED = re.compile(rf"elapsed time per iteration \(ms\): {{0,12}}({NUMBER}) {
 _THROUGHPUT = re.compile(rf"throughput per GPU[^:|]{{0,40}}: {{0,12}}({NUMBER}) {{0,4}}\|")
 _LM_LOSS = re.compile(rf"\| lm loss: {{0,12}}({NUMBER}) {{0,4}}\|")
 _ANY_LOSS = re.compile(rf"\| {{1,4}}[^|:]{{0,40}}loss: {{0,12}}({NUMBER}) {{0,4}}\|")
-_VALIDATED = re.compile(r"\bvalidation loss at iteration ([0-9]{1,10})\b")
+_VALIDATED = re.compile(r"\bvalidation(?:-\S{1,80})? loss at iteration ([0-9]{1,10})\b")  # one for each set
 
 
 class _Megatron(InColumns):
@@ -44,7 +44,7 @@ class _Megatron(InColumns):
     words: tuple[str, ...] = (
         *_ITS_FIELDS, "aving checkpoint at iteration ", "saving non-persistent checkpoint at ", _FRESH, _DONE,
         "scheduled an async checkpoint save at ", "successfully saved checkpoint ", "successfully loaded checkpoint ",
-        "could not find the metadata file ", "exiting program ", "validation loss at iteration ", "Evaluating on ",
+        "could not find the metadata file ", "exiting program ", " loss at iteration ", "Evaluating on ",
     )  # fmt: skip
 
     def columns(self, text: str) -> Columns | None:

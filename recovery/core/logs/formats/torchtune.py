@@ -30,6 +30,12 @@ _TABLE = (
         S.SAVE_DURABLE, "torchtune.saved_behind", "Checkpoint is saved asynchronously to ",
         re.compile(r"Checkpoint is saved asynchronously to (?P<path>\S{1,400}) successfully"),
     ),
+    Says(S.SAVE_STARTED, "torchtune.saving", "Starting checkpoint save..."),
+    Says(
+        S.SAVE_DURABLE, "torchtune.saved", "Checkpoint saved in ",
+        re.compile(r"Checkpoint saved in [0-9.]{1,12} seconds"),
+    ),
+    Says(S.LOADED, "torchtune.loaded", "DistributedCheckpointer loaded the checkpoint in "),
     Says(S.EVAL_FINISHED, "torchtune.validated", "Validation loss: ", re.compile(r"(?:^|:| )Validation loss: [0-9]")),
 )  # fmt: skip
 
