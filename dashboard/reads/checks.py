@@ -30,6 +30,7 @@ class CheckRow:
     deadline_at: datetime | None
     deadline_from: str
     queued_s: float | None
+    held_s: float | None
 
     @property
     def name(self) -> str:
@@ -57,6 +58,7 @@ def _row(check: dict[str, Any]) -> CheckRow:
         deadline_at=_moment(check["deadline_at"]),
         deadline_from=check["deadline_from"],
         queued_s=check["queued_s"],
+        held_s=check.get("held_s"),  # cases that are older have none
     )
 
 

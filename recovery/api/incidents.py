@@ -168,6 +168,8 @@ class CheckShape(Shape):
     deadline_at = serializers.DateTimeField(allow_null=True)
     deadline_from = serializers.CharField(help_text="What the deadline was learned from.")
     queued_s = Finite(help_text="Seconds in the queue, which no deadline counts.")
+    held_s = Finite(default=None, help_text="Seconds held in the queue, or suspended: in no deadline either.")
+    held_since = serializers.DateTimeField(default=None, help_text="It is so now, since then.")
     attempt_id = serializers.IntegerField(allow_null=True)
 
 
@@ -289,6 +291,7 @@ class IncidentOne(DeskView):
     """Get one incident with its diagnosis, evidence, clocks, recommendations, actions and events."""
 
     required = Permission.VIEW
+    of = Incident
 
     @extend_schema(responses=IncidentDetailShape)
     def get(self, request: Request, pk: int) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
@@ -14,6 +15,7 @@ from recovery.models import Action, Attempt, Incident, Job, Recommendation
 ENDS_ATTEMPT = [kind.value for kind in ActionKind if kind.ends_attempt]
 RESTARTING = [kind.value for kind in RESTARTS]
 MARK = "recovery-desk:"  # what our keys begin with, where they are left
+CALLS = 20  # so many of a run's newest actions are learned from
 
 
 def subject_of(incident: Incident, parameters: Mapping[str, Any]) -> Attempt:
@@ -52,6 +54,13 @@ def submitted_id(action: Action) -> str:
     """The id of the job that a resubmission made; "" where it is not known (yet)."""
     answers = [str(call.get("answer", "")) for call in action.calls if call["operation"] == "submit"]
     return next((answer for answer in reversed(answers) if answer), "")
+
+
+def earlier_calls(run_id: int, kind: ActionKind, *, before: datetime) -> list[float]:
+    """Seconds from the first call of the run's newest actions of a kind until Slurm was seen to show their effect."""
+    done = Action.objects.filter(incident__run=run_id, kind=kind, state=ActionState.CONVERGED, intended_at__lt=before)
+    times = done.exclude(called_at=None).order_by("-pk").values_list("called_at", "observed_at")[:CALLS]
+    return [max(0.0, (seen - called).total_seconds()) for called, seen in times if called and seen]
 
 
 def new_key(incident: Incident, *, at: float) -> str:

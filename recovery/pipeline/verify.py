@@ -26,6 +26,7 @@ from recovery.pipeline.verify_checks import BY_WORD, checks_of, is_overdue, stor
 from recovery.pipeline.verify_facts import Sight, look_at, step_time
 
 HELD = timedelta(minutes=1)  # a job that was put back and released is not held; a picture may be a little older
+HELD_AGAIN = "The job is back in the queue, but held"
 GONE = timedelta(minutes=10)  # so long a job that waits may be missing from the list before it is said
 # A restarted job that is cancelled is often submitted anew, changed: so long its run is waited for before the case
 # ends.
@@ -71,12 +72,17 @@ def _never_started(incident: Incident, *, now: datetime) -> None:
         why = "The job was cancelled before its new attempt started."
         _cancelled(incident, why, stopped=job, at=max(ended, acted_at), now=now)
         return
+    if incident.state == IncidentState.NEEDS_PERSON and incident.alarm.startswith(HELD_AGAIN) and not job.held:
+        advance(
+            incident, IncidentState.RESTORING, now=now, why="The job is no longer held.", alarm="", deadline_at=None
+        )
+        return
     if not verifies:
         return
     store_checks(incident, waiting_checks(incident, now=now))
     if job.held and incident.acted_at and now - incident.acted_at > HELD:
         alarm = (
-            f"The job is back in the queue, but held ({job.state_reason}). Either somebody holds it, or the controller "
+            f"{HELD_AGAIN} ({job.state_reason}). Either somebody holds it, or the controller "
             f"was restarted before it had written our release down. If nobody does: scontrol release {job.job_id}"
         )
         advance(incident, IncidentState.NEEDS_PERSON, now=now, why=alarm, alarm=alarm[:500], deadline_at=None)

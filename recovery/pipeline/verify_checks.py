@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from recovery.core.plans import RULES
 from recovery.core.speech import steps
-from recovery.core.types import CheckpointState
+from recovery.core.types import ActionKind, CheckpointState, JobState
 from recovery.core.verify import (
     Check,
     CheckKey,
@@ -19,20 +20,20 @@ from recovery.core.verify import (
     first_step_time,
     restore_time,
 )
-from recovery.core.verify.deadlines import FLOOR_S
+from recovery.core.verify.deadlines import FLOOR_S, call_time, usual_wait
 from recovery.models import Action, Attempt, Checkpoint, Incident
 from recovery.pipeline.facts import as_json
-from recovery.pipeline.subject import waited_for
+from recovery.pipeline.subject import earlier_calls, waited_for
 from recovery.pipeline.successor import queued_s
 from recovery.pipeline.verify_facts import (
     Sight,
     checkpoint_intervals,
     earlier_starts,
+    earlier_waits,
     first_step_unknown_s,
     stored_check,
 )
 
-CALLS_SHOW = "what the scheduler is told shows in its record within seconds; the action's own limit"
 ON_DISK = "complete on disk"
 BY_WORD = "durable by the trainer's word (its folder can't be read)"
 
@@ -43,6 +44,14 @@ class Due:
 
     at: datetime
     basis: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pause:
+    """For how long somebody kept the run from going on: held in the queue, or suspended. `since`: it is so now."""
+
+    since: datetime | None
+    total_s: float
 
 
 def store_checks(incident: Incident, checks: list[Check]) -> None:
@@ -59,7 +68,9 @@ def waiting_checks(incident: Incident, *, now: datetime, note: str = "") -> list
     """The checks while no new attempt has started: in the queue nothing is late."""
     job, action = waited_for(incident), _action(incident)
     newest = job.attempts.order_by("-number").first()
-    queued = queued_s(newest, now=now) if newest is not None and newest.started_at is None else None
+    waits = newest is not None and newest.started_at is None
+    queued, usual = (queued_s(newest, now=now), usual_wait(earlier_waits(newest))) if newest and waits else (None, "")
+    pause = _pause(incident, None, paused=job.held, now=now)
     state = f"{job.state}{f' ({job.state_reason})' if job.state_reason else ''}"
     converged = Check(
         key=CheckKey.CONVERGED,
@@ -68,8 +79,10 @@ def waiting_checks(incident: Incident, *, now: datetime, note: str = "") -> list
         seen=note or f"Job {job.job_id} is {state}; its new attempt has not started.",
         places=(Place(source="scheduler: JobState", says=state),),
         at=incident.acted_at,
-        deadline_from="time in the queue is not counted",
+        deadline_from=f"time in the queue is not counted{f'; {usual}' if usual else ''}",
         queued_s=queued,
+        held_s=pause.total_s,
+        held_since=pause.since,
     )
     restored = Check(
         key=CheckKey.RESTORED, state=CheckState.NOT_YET, expected=_step_wanted(incident.expected_step)
@@ -80,14 +93,31 @@ def waiting_checks(incident: Incident, *, now: datetime, note: str = "") -> list
 
 def checks_of(incident: Incident, sight: Sight) -> list[Check]:
     """The checks once a new attempt has started."""
-    return [_converged(incident, sight), _restored(incident, sight), _checkpoint(incident, sight)]
+    pause = _pause(incident, sight.attempt, paused=sight.attempt.state == JobState.SUSPENDED, now=sight.now)
+    return [
+        _converged(incident, sight, pause), _restored(incident, sight, pause), _checkpoint(incident, sight, pause)
+    ]  # fmt: skip
+
+
+def _pause(incident: Incident, attempt: Attempt | None, *, paused: bool, now: datetime) -> Pause:
+    """As the last look left it, and on from there. A hold in the queue ends with the start at the latest."""
+    stored: dict[str, Any] = stored_check(incident, CheckKey.CONVERGED)
+    if stored.get("attempt_id") not in (None, attempt and attempt.pk):
+        stored = {}  # of the restart before
+    since, total = stored.get("held_since"), stored.get("held_s") or 0.0
+    began = datetime.fromisoformat(since) if since else None
+    started = attempt.started_at if attempt is not None else None
+    if began is not None and (not paused or (started is not None and began < started)):
+        ended = started if started is not None and began < started else now
+        total, began = total + max(0.0, (ended - began).total_seconds()), None
+    return Pause(since=(began or now) if paused else None, total_s=total)
 
 
 def is_overdue(checks: list[Check], key: CheckKey) -> bool:
     return any(check.key is key and check.state is CheckState.OVERDUE for check in checks)
 
 
-def _converged(incident: Incident, sight: Sight) -> Check:
+def _converged(incident: Incident, sight: Sight, pause: Pause) -> Check:
     attempt, action = sight.attempt, _action(incident)
     job = attempt.job
     started = f"{attempt.started_at:%H:%M:%S} UTC" if attempt.started_at else ""
@@ -100,27 +130,30 @@ def _converged(incident: Incident, sight: Sight) -> Check:
     if action is not None and action.exclude_nodes:
         places.append(Place(source="scheduler: ExcNodeList", says=", ".join(job.excluded_nodes)))
     whose = "somebody else's doing" if incident.resolved_by_others else "our doing"
+    stands = f" It is suspended since {pause.since:%H:%M:%S} UTC." if pause.since else ""
     return Check(
         key=CheckKey.CONVERGED,
         state=CheckState.AS_EXPECTED,
         expected=_wanted(incident, action),
-        seen=f"Attempt {attempt.number} of job {job.job_id} started, {whose}.",
+        seen=f"Attempt {attempt.number} of job {job.job_id} started, {whose}.{stands}",
         places=tuple(places),
         at=attempt.started_at,
         deadline_at=action.deadline_at if action else None,
-        deadline_from=CALLS_SHOW if action else "",
+        deadline_from=_call_told(action) if action else "",
         queued_s=queued_s(attempt, now=sight.now),
+        held_s=pause.total_s,
+        held_since=pause.since,
         attempt_id=attempt.pk,
     )
 
 
-def _restored(incident: Incident, sight: Sight) -> Check:
+def _restored(incident: Incident, sight: Sight, pause: Pause) -> Check:
     verdict = sight.restore.verdict
     waits = verdict is RestoreVerdict.WAITING
-    due = _due(incident, sight, CheckKey.RESTORED, "restore") if waits else None
+    due = _due(incident, sight, pause, CheckKey.RESTORED, "restore") if waits else None
     state = CheckState.AS_EXPECTED if verdict is RestoreVerdict.AS_EXPECTED else CheckState.NOT_AS_EXPECTED
     if due is not None:
-        state = CheckState.OVERDUE if sight.is_past(due.at) else CheckState.WAITING
+        state = _late(sight, pause, due)
     return Check(
         key=CheckKey.RESTORED,
         state=state,
@@ -139,7 +172,7 @@ def _restored(incident: Incident, sight: Sight) -> Check:
     )
 
 
-def _checkpoint(incident: Incident, sight: Sight) -> Check:
+def _checkpoint(incident: Incident, sight: Sight, pause: Pause) -> Check:
     found, beyond = sight.following, sight.restore.step or sight.expected
     if sight.restore.verdict is RestoreVerdict.WAITING:
         return Check(key=CheckKey.CHECKPOINT, state=CheckState.NOT_YET, expected=_beyond(beyond))
@@ -155,10 +188,10 @@ def _checkpoint(incident: Incident, sight: Sight) -> Check:
         )
     attempt = sight.attempt
     waits_for = "first step" if attempt.first_step is None else "checkpoint"
-    due = _due(incident, sight, CheckKey.CHECKPOINT, waits_for)
+    due = _due(incident, sight, pause, CheckKey.CHECKPOINT, waits_for)
     return Check(
         key=CheckKey.CHECKPOINT,
-        state=CheckState.OVERDUE if sight.is_past(due.at) else CheckState.WAITING,
+        state=_late(sight, pause, due),
         expected=_beyond(beyond),
         seen=_so_far(attempt, beyond),
         places=tuple(_place_of(row) for row in _unfinished(incident, attempt)),
@@ -169,12 +202,19 @@ def _checkpoint(incident: Incident, sight: Sight) -> Check:
     )
 
 
-def _due(incident: Incident, sight: Sight, key: CheckKey, waits_for: str) -> Due:
-    """Set once, when this attempt begins to wait for it: what a reader was told does not move."""
+def _late(sight: Sight, pause: Pause, due: Due) -> CheckState:
+    return CheckState.OVERDUE if pause.since is None and sight.is_past(due.at) else CheckState.WAITING
+
+
+def _due(incident: Incident, sight: Sight, pause: Pause, key: CheckKey, waits_for: str) -> Due:
+    """Set once, when this attempt begins to wait for it: what a reader was told moves by suspensions alone."""
     stored: dict[str, Any] = stored_check(incident, key)
     same = stored.get("attempt_id") == sight.attempt.pk and stored.get("waits_for") == waits_for
     if same and stored.get("deadline_at"):
-        return Due(at=datetime.fromisoformat(stored["deadline_at"]), basis=stored["deadline_from"])
+        converged: dict[str, Any] = stored_check(incident, CheckKey.CONVERGED)
+        held = pause.total_s - (converged.get("held_s") or 0.0)
+        at = datetime.fromisoformat(stored["deadline_at"]) + timedelta(seconds=held)
+        return Due(at=at, basis=stored["deadline_from"])
     since, deadline = _learned(sight, waits_for)
     # What was read late, after an outage say, is not late for that reason.
     at = max(
@@ -213,6 +253,13 @@ def _place_of(row: Checkpoint) -> Place:
 
 def _action(incident: Incident) -> Action | None:
     return incident.actions.exclude(called_at=None).order_by("called_at").last()
+
+
+def _call_told(action: Action) -> str:
+    """What the deadline of a call was learned from."""
+    kind = ActionKind(action.kind)
+    calls = earlier_calls(action.incident.run_id, kind, before=action.intended_at)
+    return call_time(calls, least_s=RULES[kind].time_s).basis
 
 
 def _wanted(incident: Incident, action: Action | None) -> str:

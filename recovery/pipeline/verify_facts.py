@@ -149,6 +149,13 @@ def earlier_starts(attempt: Attempt) -> list[Start]:
     ]
 
 
+def earlier_waits(attempt: Attempt) -> list[float]:
+    """How long earlier attempts of the run waited in the queue."""
+    rows = Attempt.objects.filter(job__run_id=attempt.job.run_id).exclude(pk=attempt.pk).exclude(started_at=None)
+    newest = rows.order_by("-started_at").values_list("submitted_at", "started_at")[:STARTS]
+    return [max(0.0, (started - submitted).total_seconds()) for submitted, started in newest if started is not None]
+
+
 def _start(to_restore_s: float | None, to_first_step_s: float | None) -> Start:
     """A line without a time of its own has that of its reading: no load comes after the first step."""
     if to_restore_s is not None and to_first_step_s is not None:

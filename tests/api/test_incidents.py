@@ -240,13 +240,14 @@ def test_the_clocks_run_from_moment_to_moment(api: Ask) -> None:
     }  # fmt: skip
 
 
-def test_what_it_cost_is_what_the_ledger_of_its_run_says(api: Ask) -> None:
+def test_what_it_cost_is_what_the_ledger_of_its_run_says(api: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = make_attempt(job=make_job(state=JobState.FAILED, gpus=60), state=JobState.FAILED)
     incident = make_incident(
         state=IncidentState.AWAITING_DECISION, attempt=attempt, failed_at=ago(600), detected_at=ago(540)
     )
     now = ago(0)
     account.keep_run(attempt.job.run_id, now=now)
+    monkeypatch.setattr("django.utils.timezone.now", lambda: now)  # it waits still, and costs more at each moment
     clocks = api("viewer").get(f"incidents/{incident.pk}").body["clocks"]
     assert clocks["decision_wait_s"] == pytest.approx((now - incident.detected_at).total_seconds())
     assert clocks["decision_gpu_hours"] == pytest.approx(60 * clocks["decision_wait_s"] / 3600)

@@ -5,10 +5,13 @@ from hypothesis import strategies as st
 
 from recovery.core.verify import Start, checkpoint_time, first_step_time, restore_time
 from recovery.core.verify.deadlines import (
+    CALL_CEILING_S,
     CHECKPOINT_CEILING_S,
     CHECKPOINT_UNKNOWN_S,
     FLOOR_S,
     START_CEILING_S,
+    call_time,
+    usual_wait,
 )
 
 
@@ -55,3 +58,17 @@ def test_a_deadline_lies_between_floor_and_ceiling_whatever_was_seen(seen: list[
     got = restore_time(starts(*seen), unknown_s=unknown)
     assert got.basis
     assert got.within_s == unknown if not seen else FLOOR_S <= got.within_s <= START_CEILING_S
+
+
+def test_a_call_has_its_usual_time_at_least_and_more_where_earlier_ones_took_long() -> None:
+    assert call_time([], least_s=300).within_s == 300
+    assert call_time([3.0, 2.0, 4.0], least_s=300).within_s == 300
+    slow = call_time([280.0], least_s=300)
+    assert (slow.within_s, slow.basis) == (560, "the longest call of this run so far took 4 m 40 s; doubled")
+    assert call_time([90_000.0], least_s=300).within_s == CALL_CEILING_S
+
+
+def test_the_usual_wait_is_told_and_nothing_where_there_was_none() -> None:
+    assert usual_wait([]) == usual_wait([None]) == ""
+    assert usual_wait([60.0, None]) == "the longest wait of this run so far took 1 m"
+    assert usual_wait([60.0] * 19 + [7200.0]) == "nine in ten of 20 waits of this run took at most 1 m"

@@ -28,6 +28,9 @@ START_CEILING_S = 4 * 3600.0
 CHECKPOINT_UNKNOWN_S = 2 * 3600.0
 # Twice the longest interval that we know to be published: BLOOM-176B saved about every three hours.
 CHECKPOINT_CEILING_S = 6 * 3600.0
+# Of a call: a requeue shows when the old attempt's nodes are cleaned up, which UnkillableStepTimeout, prolog and epilog
+# bound to minutes each; an hour later somebody has to look.
+CALL_CEILING_S = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,19 +78,34 @@ def checkpoint_time(intervals: Sequence[float]) -> Deadline:
     )  # fmt: skip
 
 
+def call_time(calls: Sequence[float], *, least_s: float) -> Deadline:
+    """From the first call of an action until the scheduler shows its effect; `least_s` is what any action has."""
+    return _learn(calls, "call", unknown_s=least_s, floor_s=least_s, ceiling_s=max(least_s, CALL_CEILING_S))
+
+
+def usual_wait(waits: Sequence[float | None]) -> str:
+    """How long the run waited in the queue before, as a clause: shown, and no deadline. "" without history."""
+    values = [value for value in waits if value is not None and value >= 0]
+    return _usual(values, "wait")[1] if values else ""
+
+
 def _learn(seen: Sequence[float | None], what: str, *, unknown_s: float, floor_s: float, ceiling_s: float) -> Deadline:
     values = [value for value in seen if value is not None and value >= 0]
     if not values:
         return Deadline(within_s=unknown_s, basis=f"no {what} of this run was seen before: {duration(unknown_s)}")
-    if len(values) < FEW:
-        usual, room = max(values), ROOM_FOR_FEW
-        basis = f"the longest {what} of this run so far took {duration(usual)}; doubled"
-    else:
-        usual, room = quantile(values, SHARE), ROOM
-        basis = f"nine in ten of {len(values)} {what}s of this run took at most {duration(usual)}; half as much again"
-    within = usual * room
+    usual, told = _usual(values, what)
+    room, more = (ROOM_FOR_FEW, "doubled") if len(values) < FEW else (ROOM, "half as much again")
+    basis, within = f"{told}; {more}", usual * room
     if within < floor_s:
         return Deadline(within_s=floor_s, basis=f"{basis}, at least {duration(floor_s)}")
     if within > ceiling_s:
         return Deadline(within_s=ceiling_s, basis=f"{basis}, at most {duration(ceiling_s)}")
     return Deadline(within_s=within, basis=basis)
+
+
+def _usual(values: Sequence[float], what: str) -> tuple[float, str]:
+    """What most of them took at most, and that as a clause."""
+    if len(values) < FEW:
+        return max(values), f"the longest {what} of this run so far took {duration(max(values))}"
+    usual = quantile(values, SHARE)
+    return usual, f"nine in ten of {len(values)} {what}s of this run took at most {duration(usual)}"

@@ -49,5 +49,7 @@ class Check:
     deadline_at: datetime | None = None
     deadline_from: str = ""
     queued_s: float | None = None  # seconds in the queue between the action and the start
+    held_s: float | None = None  # seconds that it was held in the queue, or suspended: in no deadline either
+    held_since: datetime | None = None  # it is so now
     attempt_id: int | None = None  # the new attempt that it is about
     waits_for: str = ""  # "restore", "first step" or "checkpoint": the deadline is that one's
