@@ -1,34 +1,32 @@
-"""Stage 6, decide: by policy or by a person, once, on exactly what was shown."""
+"""Stage 6, decide: by policy (ruling.py) or by people, once, on exactly what was shown."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from recovery.access import SYSTEM, Actor, Permission, require
+from recovery import audit
+from recovery.access import SYSTEM, Actor, Forbidden, Permission, holds_role, owns, require
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.plans import RULES
-from recovery.core.policy import Load, Ruling, rule_on
-from recovery.core.types import ActionKind, DecisionKind, Mode, Outcome, Proposal
-from recovery.models import Action, Cluster, Decision, Incident, Node, PolicyVersion, Recommendation
-from recovery.pipeline.facts import current_rules, log_interval, past_failures
-from recovery.pipeline.fleet import failures_beside
-from recovery.pipeline.held import nodes_held
+from recovery.core.policy import Approval, OnExpiry, frozen_by
+from recovery.core.types import ActionKind, DecisionKind, Outcome, Rejection
+from recovery.core.verify.deadlines import call_time
+from recovery.models import Action, Agreement, Cluster, Decision, Incident, KillSwitch, Recommendation
+from recovery.pipeline.facts import current_rules
 from recovery.pipeline.others import why_anew
-from recovery.pipeline.recommend import shown_hash, stored_diagnosis
-from recovery.pipeline.subject import key_of, subject_of
-from recovery.pipeline.transition import LostRace, advance
-from recovery.selectors import current_policy
+from recovery.pipeline.recommend import shown_hash
+from recovery.pipeline.subject import earlier_calls, key_of, subject_of
+from recovery.pipeline.transition import LostRace, advance, advance_action
 
-OLD_NEWS = timedelta(minutes=15)  # a failure older than this is not acted on by policy alone: somebody may have
 AFTER_SILENCE = timedelta(minutes=10)  # so long a question stays open at least when Slurm answers again
 
 
 SAID = {
     DecisionKind.APPROVE: "Approved",
     DecisionKind.REJECT: "Rejected",
+    DecisionKind.AMEND: "Amended",
     DecisionKind.AUTO: "Decided by policy",
     DecisionKind.EXPIRE: "Expired",
 }
@@ -42,113 +40,134 @@ class AlreadyDecided(Exception):
     """Somebody decided first; the message says who and what."""
 
 
-def apply_policy(incident: Incident, recommendation: Recommendation, *, now: datetime) -> datetime | None:
-    """Let the policy rule on a fresh recommendation. Returns when to look again where it is too early to say."""
-    ruling, policy = _rule(incident, recommendation, now=now)
-    if ruling.mode is Mode.AUTO:
-        wait_until = _settled_at(incident, recommendation)
-        if now < wait_until:
-            return wait_until
-        if incident.attempt.job.cluster.is_stale(now):
-            return now + timedelta(seconds=settings.TICK_S)  # nothing is decided on what may hold no longer
-    Recommendation.objects.filter(pk=recommendation.pk).update(
-        mode=ruling.mode, mode_reason=ruling.reason[:300], policy=policy, rule=ruling.rule[:100]
-    )
-    if recommendation.action == ActionKind.NOTHING:
-        advance(incident, IncidentState.WATCHING, now=now, why=recommendation.headline, next_look_at=now)
-    elif ruling.mode is Mode.OBSERVE:
-        advance(incident, IncidentState.WATCHING, now=now, why=ruling.reason, next_look_at=now)
-    elif ruling.mode is Mode.APPROVE:
-        expires = recommendation.expires_at
-        advance(incident, IncidentState.AWAITING_DECISION, now=now, why=ruling.reason, deadline_at=expires)
-    else:
-        _decide(recommendation, DecisionKind.AUTO, actor=SYSTEM, reason=ruling.reason, now=now)
-    return None
+class Frozen(Exception):
+    """A freeze holds; the message says until when, and who can decide in spite of it."""
 
 
-def _rule(incident: Incident, recommendation: Recommendation, *, now: datetime) -> tuple[Ruling, PolicyVersion | None]:
-    policy = current_policy()
-    options = incident.attempt.job.options
-    mode = options.get("mode")
-    ruling = rule_on(
-        current_rules(),
-        diagnosis=stored_diagnosis(incident),
-        proposal=_proposal(recommendation),
-        comment_mode=Mode(mode) if mode else None,
-        comment_max_restarts=options.get("max_restarts"),
-        history=past_failures(incident, now=now),
-        load=load_of(incident, now=now),
-        failed_step=incident.failed_step,
-        log_interval=log_interval(incident.attempt),
-        now=now,
-    )
-    if ruling.mode is Mode.AUTO and now - incident.failed_at > OLD_NEWS:
-        reason = f"{ruling.reason} The failure is older than {OLD_NEWS.seconds // 60} min, so a person decides."
-        ruling = Ruling(mode=Mode.APPROVE, rule=ruling.rule, reason=reason)
-    if ruling.mode is Mode.AUTO and incident.attempt.ended_unwatched:
-        reason = f"{ruling.reason} It failed while nobody could watch it, so a person decides."
-        ruling = Ruling(mode=Mode.APPROVE, rule=ruling.rule, reason=reason)
-    if ruling.mode is Mode.AUTO and _was_rejected(incident):
-        reason = f"{ruling.reason} A person has rejected a restart in this case, so a person decides."
-        ruling = Ruling(mode=Mode.APPROVE, rule=ruling.rule, reason=reason)
-    return ruling, policy
+def approve(
+    recommendation_id: int, *, shown_hash: str, actor: Actor, comment: str = "", override: str = "", now: datetime
+) -> Decision | Agreement:
+    """Approve exactly what was shown: the decision, or one person's agreement where the policy asks for more.
 
-
-def _was_rejected(incident: Incident) -> bool:
-    return Decision.objects.filter(recommendation__incident=incident, kind=DecisionKind.REJECT).exists()
-
-
-def _settled_at(incident: Incident, recommendation: Recommendation) -> datetime:
-    """When late facts have had their time to arrive: accounting, last log lines, a node that goes down.
-
-    It begins anew with each new verdict: a node seen down while its job still runs is, a moment later, a job that
-    Slurm has requeued by itself.
+    `override`: why in spite of a freeze. Raises Forbidden, OutOfDate, AlreadyDecided, Frozen, ValueError (a comment is
+    asked for) or Recommendation.DoesNotExist.
     """
-    ended = incident.attempt.ended_at or incident.detected_at
-    return max(ended, recommendation.created_at) + timedelta(seconds=settings.SETTLE_S)
-
-
-def load_of(incident: Incident, *, now: datetime) -> Load:
-    """What the breaker looks at: the cluster as a whole, not this case."""
-    cluster = incident.run.cluster
-    cluster.refresh_from_db(fields=["paused_at", "paused_reason"])
-    actions = Action.objects.filter(incident__run__cluster=cluster)
-    return Load(
-        actions_last_hour=actions.filter(called_at__gte=now - timedelta(hours=1)).count(),
-        excluded_nodes=len(nodes_held(cluster, now=now)),
-        total_nodes=Node.objects.filter(cluster=cluster).count(),
-        failures_in_window=failures_beside(incident),
-        paused=cluster.paused_at is not None,
-        paused_reason=cluster.paused_reason,
-    )
-
-
-def _proposal(row: Recommendation) -> Proposal:
-    return Proposal(
-        action=ActionKind(row.action), exclude_nodes=tuple(row.exclude_nodes), headline=row.headline,
-        reasons=tuple(row.reasons), restore_step=row.restore_step, restore_path=row.restore_path,
-        steps_at_stake=row.steps_at_stake, gpu_hours_at_stake=row.gpu_hours_at_stake, gpus_idle=row.gpus_idle,
-        operations=tuple(row.operations), parameters=row.parameters,
-    )  # fmt: skip
-
-
-def approve(recommendation_id: int, *, shown_hash: str, actor: Actor, comment: str = "", now: datetime) -> Decision:
-    """Approve exactly what was shown. Raises Forbidden, OutOfDate, AlreadyDecided or Recommendation.DoesNotExist."""
-    require(actor, Permission.DECIDE)
-    recommendation = _open_question(recommendation_id, shown_hash, now=now)
-    if why := why_anew(recommendation.incident, recommendation):
-        _look_again(recommendation.incident, now=now)
+    row = _asked(recommendation_id)
+    needed = Approval(**row.approval)
+    as_owner = _may_decide(actor, row, role=needed.role)
+    _open_question(row, shown_hash, now=now)
+    if why := why_anew(row.incident, row):
+        _look_again(row.incident, now=now)
         raise OutOfDate(why)
-    return _decide(recommendation, DecisionKind.APPROVE, actor=actor, reason=comment, now=now)
+    if needed.comment and not comment.strip():
+        raise ValueError("Say why: the policy asks for a reason with each approval.")
+    overrode = _in_spite_of(row, actor, override, now=now)
+    said = f"{comment} (in spite of {overrode}: {override.strip()})".strip() if overrode else comment
+    return _agree(row, needed, actor=actor, as_owner=as_owner, comment=said, overrode=overrode, now=now)
 
 
-def reject(recommendation_id: int, *, shown_hash: str, actor: Actor, reason: str, now: datetime) -> Decision:
-    """Reject what was shown; the reason is mandatory (ValueError). Raises as `approve` does."""
-    require(actor, Permission.DECIDE)
-    if not reason.strip():
+def reject(
+    recommendation_id: int,
+    *,
+    shown_hash: str,
+    actor: Actor,
+    reason: str,
+    rejection: Rejection = Rejection.OTHER,
+    now: datetime,
+) -> Decision:
+    """Reject what was shown, with a reason of the short list or one's own (else ValueError). Raises as `approve`."""
+    row = _asked(recommendation_id)
+    _may_decide(actor, row, role="approver")
+    if rejection is Rejection.OTHER and not reason.strip():
         raise ValueError("Give a reason: it is what the next person and the policy learn from.")
-    recommendation = _open_question(recommendation_id, shown_hash, now=now)
-    return _decide(recommendation, DecisionKind.REJECT, actor=actor, reason=reason.strip(), now=now)
+    _open_question(row, shown_hash, now=now)
+    return conclude(row, DecisionKind.REJECT, actor=actor, reason=reason.strip(), rejection=rejection, now=now)
+
+
+def withdraw(action_id: int, *, reason: str, actor: Actor, now: datetime) -> Action:
+    """Take back a decision that was not begun to be carried out. Raises as `approve` does, and Action.DoesNotExist."""
+    action = Action.objects.select_related("incident__run__cluster", "recommendation").get(pk=action_id)
+    _may_decide(actor, action.recommendation, role="approver")
+    if not reason.strip():
+        raise ValueError("Give a reason: it stands in the audit trail.")
+    why = f"Withdrawn by {actor.name}: {reason.strip()}"
+    try:
+        with transaction.atomic():
+            if action.state != ActionState.INTENDED:
+                raise LostRace("begun")
+            advance_action(
+                action, ActionState.REFUSED, now=now, why=why, actor=actor, observed_at=now, detail=why[:500]
+            )
+            advance(action.incident, IncidentState.WATCHING, now=now, why=why, actor=actor, deadline_at=None)
+    except LostRace as error:
+        raise OutOfDate("It was begun already: what the scheduler does is watched; undo it from there.") from error
+    return action
+
+
+def _asked(recommendation_id: int) -> Recommendation:
+    related = ("incident__attempt__job__cluster", "incident__run__cluster", "policy")
+    return Recommendation.objects.select_related(*related).get(pk=recommendation_id)
+
+
+def _may_decide(actor: Actor, row: Recommendation, *, role: str) -> bool:
+    """Raises Forbidden for whom has no say; True for the job's owner, where the policy lets owners decide."""
+    if actor.can(Permission.DECIDE, row) and holds_role(actor, role, row):
+        return False
+    if Approval(**row.approval).owner and owns(actor, row.incident.run.user):
+        return True
+    require(actor, Permission.DECIDE, row)
+    raise Forbidden(f"{actor.name} may not decide this: the policy asks for the role {role.replace('_', ' ')} here.")
+
+
+def _in_spite_of(row: Recommendation, actor: Actor, override: str, *, now: datetime) -> str:
+    """The name of the freeze that is overridden, "" where none holds. Raises Frozen."""
+    freeze = frozen_by(current_rules(), cluster=row.incident.run.cluster.name, now=now)
+    if freeze is None:
+        return ""
+    if override.strip() and holds_role(actor, freeze.override, row):
+        return freeze.name
+    who = freeze.override.replace("_", " ")
+    raise Frozen(f"{freeze.name}: nothing is done until {freeze.ends:%Y-%m-%d %H:%M} UTC. {who} can, with a reason.")
+
+
+def _agree(
+    row: Recommendation, needed: Approval, *, actor: Actor, as_owner: bool, comment: str, overrode: str, now: datetime
+) -> Decision | Agreement:
+    """One person's agreement, and the decision with the last one that was missing. One person counts once."""
+    with transaction.atomic():
+        Recommendation.objects.select_for_update().get(pk=row.pk)  # of two who agree at once, one sees the other
+        before = list(Agreement.objects.filter(recommendation=row).select_related("actor"))
+        if mine := next((each for each in before if each.actor_id == actor.user_id), None):
+            raise AlreadyDecided(f"You approved this at {mine.at:%H:%M:%S} UTC; somebody else has to agree, too.")
+        agreement = Agreement.objects.create(
+            recommendation=row, actor_id=actor.user_id, actor_name=actor.name, as_owner=as_owner,
+            comment=comment[:500], hash=row.hash, at=now,
+        )  # fmt: skip
+        missing = needed.missing([_person(each) for each in (*before, agreement)], involved=involved(row))
+        if not missing:
+            return conclude(row, DecisionKind.APPROVE, actor=actor, reason=comment, overrode=overrode, now=now)
+        audit.record_incident(
+            row.incident, "recommendation.agreed", actor=actor, at=now, reason=comment,
+            recommendation=row.pk, missing=missing,
+        )  # fmt: skip
+        return agreement
+
+
+def _person(agreement: Agreement) -> str:
+    """Whose agreement it is, by page or by token."""
+    return agreement.actor.get_username() if agreement.actor is not None else agreement.actor_name
+
+
+def involved(row: Recommendation) -> frozenset[str]:
+    """Who can't be the only one to agree where four eyes are asked for: who proposed it, and whose job it is."""
+    proposer = row.proposed_by.partition(" (token ")[0]  # as Actor names who uses a token
+    return frozenset({proposer, row.incident.run.user} - {""})
+
+
+def still_missing(row: Recommendation) -> int:
+    """How many more have to agree to a recommendation that waits."""
+    agreed = Agreement.objects.filter(recommendation=row).select_related("actor")
+    return Approval(**row.approval).missing([_person(each) for each in agreed], involved=involved(row))
 
 
 def keep_open_or_expire(incident: Incident, recommendation: Recommendation, *, now: datetime) -> None:
@@ -162,11 +181,24 @@ def keep_open_or_expire(incident: Incident, recommendation: Recommendation, *, n
             Recommendation.objects.filter(pk=recommendation.pk).update(expires_at=until)
             Incident.objects.filter(pk=incident.pk).update(deadline_at=until)
     elif recommendation.expires_at <= now:
-        _decide(recommendation, DecisionKind.EXPIRE, actor=SYSTEM, reason="Nobody decided in time.", now=now)
+        conclude(recommendation, DecisionKind.EXPIRE, actor=SYSTEM, reason="Nobody decided in time.", now=now)
+    elif recommendation.escalate_at is not None and recommendation.escalate_at <= now:
+        _escalate(recommendation, now=now)
 
 
-def _open_question(recommendation_id: int, shown: str, *, now: datetime) -> Recommendation:
-    row = Recommendation.objects.select_related("incident__attempt__job__cluster").get(pk=recommendation_id)
+def _escalate(row: Recommendation, *, now: datetime) -> None:
+    """Tell more people, once: the event is what notifications go out by."""
+    with transaction.atomic():
+        if Recommendation.objects.filter(pk=row.pk).exclude(escalate_at=None).update(escalate_at=None):
+            told = ", ".join(row.escalate_to)
+            audit.record_incident(
+                row.incident, "recommendation.escalated", actor=SYSTEM, at=now, reason=f"Nobody decided: {told}.",
+                recommendation=row.pk, to=row.escalate_to,
+            )  # fmt: skip
+
+
+def _open_question(row: Recommendation, shown: str, *, now: datetime) -> None:
+    """Raises OutOfDate or AlreadyDecided where it can't be decided on any more, or not on what was shown."""
     taken = Decision.objects.filter(recommendation=row).first()
     if taken is not None:
         raise AlreadyDecided(_who_decided(taken))
@@ -183,7 +215,6 @@ def _open_question(recommendation_id: int, shown: str, *, now: datetime) -> Reco
     if not still_holds(row):
         _look_again(row.incident, now=now)
         raise OutOfDate("The job has changed since this was recommended; a fresh recommendation follows in seconds.")
-    return row
 
 
 def _look_again(incident: Incident, *, now: datetime) -> None:
@@ -194,8 +225,15 @@ def _who_decided(decision: Decision) -> str:
     return f"{decision.actor_name} decided first, at {decision.at:%H:%M:%S} UTC: {decision.kind}."
 
 
-def _decide(
-    recommendation: Recommendation, kind: DecisionKind, *, actor: Actor, reason: str, now: datetime
+def conclude(
+    recommendation: Recommendation,
+    kind: DecisionKind,
+    *,
+    actor: Actor,
+    reason: str,
+    rejection: Rejection | None = None,
+    overrode: str = "",
+    now: datetime,
 ) -> Decision:
     """Decision, intent and new state in one transaction: a unique row and a guarded update know one winner."""
     incident = recommendation.incident
@@ -203,17 +241,18 @@ def _decide(
         with transaction.atomic():
             decision = Decision.objects.create(
                 recommendation=recommendation, kind=kind, actor_id=actor.user_id, actor_name=actor.name,
-                reason=reason[:500], hash=recommendation.hash, at=now,
+                reason=reason[:500], rejection=rejection or "", overrode=overrode, hash=recommendation.hash, at=now,
             )  # fmt: skip
+            action, new = None, IncidentState.WATCHING
             if kind in (DecisionKind.APPROVE, DecisionKind.AUTO):
-                _intend(incident, recommendation, now=now)
-                new = IncidentState.ACTING
-            else:
-                new = IncidentState.WATCHING
-            why = f"{SAID[kind]}: {reason}" if reason else f"{SAID[kind]}."
+                action, new = _intend(incident, recommendation, now=now), IncidentState.ACTING
+            elif kind is DecisionKind.EXPIRE and _asks_again(recommendation):
+                new = IncidentState.DETECTED
+            told = ": ".join(part for part in (SAID[kind], _listed(rejection), reason) if part)
+            why = told if reason else f"{told}."
             advance(
                 incident, new, now=now, why=why, actor=actor, decided_at=now, next_look_at=now,
-                deadline_at=_action_deadline(recommendation, now) if new is IncidentState.ACTING else None,
+                deadline_at=action.deadline_at if action is not None else None,
             )  # fmt: skip
     except IntegrityError as error:
         taken = Decision.objects.filter(recommendation=recommendation).first()
@@ -223,6 +262,17 @@ def _decide(
     except LostRace as error:
         raise OutOfDate("The case moved on in this moment; reload the page.") from error
     return decision
+
+
+def _asks_again(row: Recommendation) -> bool:
+    """Whether an expired question is asked once more: where the policy says so, and it was not before."""
+    expired = Decision.objects.filter(recommendation__incident=row.incident_id, kind=DecisionKind.EXPIRE)
+    return row.on_expiry == OnExpiry.ASK_AGAIN and not expired.exclude(recommendation=row).exists()
+
+
+def _listed(rejection: Rejection | None) -> str:
+    """The reason of the short list in words; "" where the person's own words say it."""
+    return "" if rejection in (None, Rejection.OTHER) else str(rejection).replace("_", " ")
 
 
 def _intend(incident: Incident, recommendation: Recommendation, *, now: datetime) -> Action:
@@ -236,8 +286,10 @@ def _intend(incident: Incident, recommendation: Recommendation, *, now: datetime
 
 
 def _action_deadline(recommendation: Recommendation, now: datetime) -> datetime:
-    """By when an action must be seen to have converged."""
-    return now + timedelta(seconds=RULES[ActionKind(recommendation.action)].time_s)
+    """By when an action must be seen to have converged: what any has, or more by the run's earlier ones."""
+    kind = ActionKind(recommendation.action)
+    calls = earlier_calls(recommendation.incident.run_id, kind, before=now)
+    return now + timedelta(seconds=call_time(calls, least_s=RULES[kind].time_s).within_s)
 
 
 def still_holds(recommendation: Recommendation) -> bool:
@@ -250,8 +302,12 @@ def acts_automatically(action: Action) -> bool:
     return Decision.objects.filter(recommendation=action.recommendation, kind=DecisionKind.AUTO).exists()
 
 
-def is_paused(cluster: Cluster) -> bool:
-    return Cluster.objects.filter(pk=cluster.pk).exclude(paused_at=None).exists()
+def halted(cluster: Cluster) -> str | None:
+    """Why nothing is done by policy on this cluster now, "" where no reason was given; None where policies decide."""
+    switch = KillSwitch.objects.first()
+    if switch is not None:
+        return f"everywhere, by {switch.pulled_by}: {switch.reason}"
+    return Cluster.objects.filter(pk=cluster.pk).exclude(paused_at=None).values_list("paused_reason", flat=True).first()
 
 
 def close(incident: Incident, outcome: Outcome, *, why: str, now: datetime, actor: Actor = SYSTEM) -> None:

@@ -23,6 +23,7 @@ from recovery.pipeline.limit_near import close_limit_near
 from recovery.pipeline.look_at_checkpoints import about_to_settle
 from recovery.pipeline.others import why_anew
 from recovery.pipeline.recommend import recommend_incident
+from recovery.pipeline.ruling import apply_policy
 from recovery.pipeline.successor import successor
 from recovery.pipeline.transition import advance
 from recovery.pipeline.undoing import end_undoing
@@ -149,7 +150,7 @@ def _rule(incident: Incident, *, now: datetime) -> datetime | None:
     if has_new_evidence(incident, now=now):
         advance(incident, IncidentState.DETECTED, now=now, why="The evidence changed.")
         return None
-    return decide.apply_policy(incident, _current(incident), now=now)
+    return apply_policy(incident, _current(incident), now=now)
 
 
 def _current(incident: Incident) -> Recommendation:

@@ -11,7 +11,7 @@ import pytest
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, JobState, NodeState, Outcome
 from recovery.models import Action, Cluster, Incident, Node, PolicyVersion, Recommendation
-from recovery.pipeline import decide, propose
+from recovery.pipeline import propose, ruling
 from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.veto import IN_HEALTH
 from recovery.slurm.base import Operation, SlurmRefused
@@ -218,4 +218,4 @@ def test_a_node_that_is_down_is_not_resumed(case: Case) -> None:
 
 def test_drains_count_like_exclusions(case: Case) -> None:
     drained(case)
-    assert decide.load_of(case.desk.incident, now=case.desk.now).excluded_nodes == 1
+    assert ruling.load_of(case.desk.incident, now=case.desk.now).excluded_nodes == 1

@@ -36,7 +36,7 @@ field that was ever known stays readable. Of a rule only `name`, `classes` and `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -84,6 +84,13 @@ class Approval:
     four_eyes: bool = False
     comment: bool = False
     owner: bool = False
+
+    def missing(self, agreed: Sequence[str], *, involved: frozenset[str]) -> int:
+        """How many more have to agree. `involved`: who counts only beside somebody else where four eyes are asked."""
+        short = self.count - len(set(agreed))
+        if short <= 0 and self.four_eyes and set(agreed) <= involved:
+            return 1
+        return max(0, short)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
