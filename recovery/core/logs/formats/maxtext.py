@@ -20,10 +20,7 @@ from recovery.core.logs.lines import CleanLine
 from recovery.core.logs.marks import Mark, Memory
 from recovery.core.types import SignalKind as S
 
-_STEP = re.compile(
-    r"\bcompleted (?:profiler activation/deactivation step: ([0-9]{1,10})"
-    rf"|step: ([0-9]{{1,10}}), seconds: ({NUMBER}))"
-)
+_STEP = re.compile(rf"\bcompleted (profiler activation/deactivation )?step: ([0-9]{{1,10}})(?:, seconds: ({NUMBER}))?")
 _LOSS = re.compile(rf"(?<![A-Za-z_])loss: ({NUMBER})")
 _SPEED = re.compile(rf"\bTokens/s/device: ({NUMBER})")
 _TABLE = (
@@ -70,10 +67,10 @@ class _MaxText(InColumns):
 
     def columns(self, text: str) -> Columns | None:
         found = _STEP.search(text)
-        if found is None:
+        if found is None or not (found[1] or found[3]):
             return None
         return Columns(
-            rule="maxtext.step", step=span(found, 1) or slice(*found.span(2)), step_time=span(found, 3),
+            rule="maxtext.step", step=slice(*found.span(2)), step_time=span(found, 3),
             loss=span(_LOSS.search(text, found.end())), throughput=span(_SPEED.search(text, found.end())),
             all_ranks=False,
         )  # fmt: skip
