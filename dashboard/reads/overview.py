@@ -12,8 +12,11 @@ from dashboard.reads import cases
 from dashboard.reads.clusters import ClusterRow, cluster_rows
 from dashboard.reads.fleet import open_outbreaks
 from recovery import selectors
-from recovery.models import Attempt, Cluster, Incident, Job, Outbreak
+from recovery.access import Actor
+from recovery.models import Attempt, Cluster, Incident, Job, Outbreak, Run
+from recovery.selectors.scope import visible_to
 
+MOST_WARNED = 10
 MOST = 60  # rows of a table on the first page; the rest is behind a link
 
 
@@ -36,6 +39,7 @@ class Overview:
     clusters: tuple[ClusterRow, ...]  # the chosen one, or all that are switched on
     clusters_in_view: int
     switched_off: int  # of those in view
+    warned: tuple[Run, ...]  # runs whose next save fails, or whose last complete checkpoint goes; the soonest first
     outbreaks: tuple[Outbreak, ...]  # that are open
 
     @property
@@ -56,6 +60,8 @@ class Overview:
     @property
     def calm(self) -> str:
         """What may be said where no incident needs a person: a silent cluster may have one."""
+        if self.warned:
+            return f"Checkpoints of {wording.plural(len(self.warned), 'run')} are in danger."
         return f"Nothing is known to need you: {self.unsure}." if self.unsure else "Nothing needs you."
 
     @property
@@ -84,23 +90,24 @@ class Overview:
         return self.calm
 
 
-def read_overview(cluster: Cluster | None, *, now: datetime) -> Overview:
-    every = cluster_rows(cluster, now=now)
+def read_overview(cluster: Cluster | None, *, actor: Actor, now: datetime) -> Overview:
+    every = cluster_rows(cluster, actor=actor, now=now)
     clusters = [row for row in every if row.picture.state != "off" or cluster is not None]
-    running = _of(selectors.running_attempts(), cluster)
-    needs, following = cases.needing_person(cluster), cases.being_followed(cluster)
+    running = _of(visible_to(selectors.running_attempts(), actor), cluster)
+    needs, following = cases.needing_person(cluster, actor=actor), cases.being_followed(cluster, actor=actor)
     on = {row.incident.attempt_id: row.incident for row in (*needs, *following)}
     return Overview(
         needs=tuple(needs),
         following=tuple(following),
         running=tuple(Running(attempt=attempt, incident=on.get(attempt.pk)) for attempt in running[:MOST]),
         running_count=running.count(),
-        blind=tuple(_of(selectors.blind_attempts(), cluster)[:MOST]),
-        vanished=tuple(_vanished(cluster)),
+        blind=tuple(_of(visible_to(selectors.blind_attempts(), actor), cluster)[:MOST]),
+        vanished=tuple(_vanished(cluster, actor=actor)),
         clusters=tuple(clusters),
         clusters_in_view=len(every),
         switched_off=sum(row.picture.state == "off" for row in every),
-        outbreaks=tuple(open_outbreaks(cluster)),
+        warned=tuple(_warned(cluster)[:MOST_WARNED]),
+        outbreaks=tuple(open_outbreaks(cluster, actor=actor)),
     )
 
 
@@ -109,7 +116,12 @@ def _of(attempts: QuerySet[Attempt], cluster: Cluster | None) -> QuerySet[Attemp
     return attempts.filter(job__cluster__enabled=True) if cluster is None else attempts.filter(job__cluster=cluster)
 
 
-def _vanished(cluster: Cluster | None) -> QuerySet[Job]:
-    rows = selectors.jobs().exclude(vanished_at=None).filter(attempts__closed_at=None).distinct()
+def _warned(cluster: Cluster | None) -> QuerySet[Run]:
+    rows = selectors.warned_runs()
+    return rows.filter(cluster__enabled=True) if cluster is None else rows.filter(cluster=cluster)
+
+
+def _vanished(cluster: Cluster | None, *, actor: Actor) -> QuerySet[Job]:
+    rows = visible_to(selectors.jobs(), actor).exclude(vanished_at=None).filter(attempts__closed_at=None).distinct()
     rows = rows.filter(cluster__enabled=True) if cluster is None else rows.filter(cluster=cluster)
     return rows.order_by("-vanished_at")[:MOST]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import django_filters
+from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -16,7 +17,7 @@ from recovery.api.base import DeskView, Row, Rows
 from recovery.api.fields import ClusterRef, Finite, RunRef, Shape, Word
 from recovery.api.parsing import ClusterFilter, FlagFilter, KeyFilter, SomeOf, refuse_unknown
 from recovery.core.types import CheckpointState, FindingKind, JobState, Phase
-from recovery.models import Checkpoint, Run
+from recovery.models import Attempt, Checkpoint, Run
 
 MOST_POINTS = 5000
 
@@ -29,6 +30,15 @@ class RunFilters(django_filters.FilterSet):
     open_incident = FlagFilter(
         field_name="open_incident_id", lookup_expr="isnull", exclude=True, help_text="true: with an open incident."
     )
+
+    warned = FlagFilter(
+        method="only_warned",
+        help_text="true: a save is about to fail, or the last complete checkpoint to be removed (`outlook` says it).",
+    )
+
+    def only_warned(self, rows: QuerySet[Run], name: str, value: bool) -> QuerySet[Run]:
+        warned = selectors.warned_runs().order_by().values("pk")
+        return rows.filter(pk__in=warned) if value else rows.exclude(pk__in=warned)
 
     class Meta:
         model = Run
@@ -154,6 +164,7 @@ class RunSamples(DeskView):
     """Get the progress of a run over all its attempts, thinned to what a chart can show."""
 
     required = Permission.VIEW
+    of = Run
 
     @extend_schema(parameters=[SampleQuery], responses=SampleShape(many=True))
     def get(self, request: Request, pk: int) -> Response:
@@ -165,6 +176,7 @@ class AttemptSamples(DeskView):
     """Get the progress of one attempt, thinned to what a chart can show."""
 
     required = Permission.VIEW
+    of = Attempt
 
     @extend_schema(parameters=[SampleQuery], responses=SampleShape(many=True))
     def get(self, request: Request, pk: int) -> Response:

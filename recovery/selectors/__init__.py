@@ -55,6 +55,7 @@ from recovery.selectors.run_reads import (
     running_attempts,
     runs,
     signals,
+    warned_runs,
 )
 from recovery.selectors.sample_reads import MAX_POINTS, samples_for
 
@@ -105,4 +106,5 @@ __all__ = [
     "signals",
     "unknown_jobs",
     "waiting_since",
+    "warned_runs",
 ]

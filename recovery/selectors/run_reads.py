@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import TERMINAL_STATES, CheckpointState, JobState
@@ -80,6 +80,13 @@ def blind_attempts() -> QuerySet[Attempt]:
         .exclude(blind_reason="")
         .order_by("started_at", "pk")
     )
+
+
+def warned_runs() -> QuerySet[Run]:
+    """Runs of which a save is about to fail, or the last complete checkpoint to be removed; the soonest first."""
+    rows = Run.objects.select_related("cluster", "outlook").filter(outlook__isnull=False)
+    rows = rows.exclude(outlook__space_warning="", outlook__rotation_warning="")
+    return rows.order_by(F("outlook__next_at").asc(nulls_last=True), "pk")
 
 
 def run(*, run_id: int) -> Run:

@@ -244,3 +244,5 @@ def test_a_run_tells_what_lies_ahead_of_its_checkpoints(api: Ask) -> None:
     assert rows[other.pk] is None
     assert (rows[run.pk]["needs_bytes"], rows[run.pk]["keeps"], rows[run.pk]["space_warning"]) == (210, 2, "No room.")
     assert rows[run.pk]["next_at"] is None
+    assert [row["id"] for row in api("viewer").get("runs?warned=true").rows] == [run.pk]
+    assert [row["id"] for row in api("viewer").get("runs?warned=false").rows] == [other.pk]

@@ -128,7 +128,12 @@ def test_what_threatens_the_next_checkpoint_stands_on_top_of_the_run(read: Read)
     assert "Step 800 is the last." in page
     assert "Next save expected: step 840" in page
     assert "Rotation keeps 2." in page
+    assert warning in read("/runs/")
+    overview = read("/")
+    assert warning in overview.split("<h1>")[0]
+    assert "Checkpoints of 1 run are in danger." in overview
     outlook.delete()
+    assert "Nothing needs you." in read("/")
     assert "Next save expected" not in read(f"/runs/{run.pk}/")
 
 
