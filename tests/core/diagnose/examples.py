@@ -35,6 +35,35 @@ LOG_LINES: dict[str, list[str]] = {
     "slurm.job_cancelled": [f"{_STEPD}JOB 4711 ON gpu-01 {_AT} ***", f"{_STEPD}JOB 4711_3 ON gpu-01 {_AT}***"],
     "slurm.step_cancelled": [f"{_STEPD}STEP 4711.0 ON gpu-01 {_AT} ***"],
     "slurm.reason": [f"{_STEPD}REASON: GPUs idle for 60 minutes ***"],
+    "slurm.launch_timeout": ["srun: error: timeout waiting for task launch, started 504 of 512 tasks"],
+    "slurm.mpi_plugin": [
+        "slurmstepd: error:  mpi/pmix_v4: init: (null) [0]: mpi_pmix.c:195: pmi/pmix: can not load PMIx library",
+        "slurmstepd: error: Couldn't load specified plugin name for mpi/pmix_v4: Plugin init() callback failed",
+        "srun: error: Invalid MPI type 'pmix_v4', --mpi=list for acceptable types",
+    ],
+    "srun.interrupted": ["srun: sending Ctrl-C to StepId=4711.0", "^Csrun: sending Ctrl-C to StepId=4711.0"],
+    "cuda.ordinal": ["torch.AcceleratorError: CUDA error: invalid device ordinal"],
+    "amd.reset_failed": ["kernel: amdgpu 0000:83:00.0: amdgpu: GPU reset(1) failed"],
+    "amd.ring_timeout": [
+        "kernel: amdgpu 0000:83:00.0: amdgpu: ring sdma0 timeout, signaled seq=991201, emitted seq=991203",
+        "kernel: amdgpu 0000:83:00.0: amdgpu: GPU reset begin!",
+    ],
+    "nccl.ofi": [
+        f"{_NCCL}ofi_process_cq:1190 NCCL WARN NET/OFI Request 0x7fd1 completed with error. RC: 113. Error: Unreachable remote"
+    ],
+    "ucx.retries": [
+        "[gpu-02:90127:0:90127] ib_mlx5_log.c:177  Transport retry count exceeded on mlx5_4:1/IB (synd 0x15 vend 0x81 hw_synd 0/0)"
+    ],
+    "deepep.timeout": ["DeepEP dispatch forwarder timeout (RDMA meta), channel: 4, RDMA: 0, nvl: 6"],
+    "numerics.scale_gone": [
+        "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 1.862645149230957e-09",
+        "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 0.0",
+    ],
+    "storage.object_store": [
+        "botocore.exceptions.ClientError: An error occurred (SlowDown) when calling the GetObject operation (reached max retries: 10): Please reduce your request rate.",
+        "botocore.exceptions.ReadTimeoutError: Read timeout on endpoint URL",
+        "google.api_core.exceptions.ServiceUnavailable: 503 GET",
+    ],
     "slurm.task_launch": ["srun: error: Task launch for StepId=4711.0 failed on node gpu-04: Invalid job credential"],
     "slurm.step_create": [
         "srun: error: Unable to create step for job 4711: Job/step already completing or completed",
@@ -399,6 +428,10 @@ NODE_EVENTS: dict[str, list[str]] = {
 
 # lines of healthy jobs, quotes of failures, and talk about them: no rule may take any of these for a cause
 HARMLESS = [
+    "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0",
+    "srun: interrupt (one more within 1 sec to abort)",
+    "NCCL INFO NET/OFI Selected Provider is efa",
+    "botocore.exceptions.ClientError was caught, trying again",
     "amdgpu 0000:c1:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block",
     "amdgpu 0000:c1:00.0: amdgpu: no uncorrectable hardware errors detected in umc block",
     "{'loss': 1.9, 'grad_norm': 0.31, 'learning_rate': 1.8e-05, 'epoch': 0.42}",
