@@ -8,6 +8,7 @@ from dataclasses import replace
 from recovery.core.diagnose import scheduler
 from recovery.core.diagnose.clues import ONE_STORY, Clue, Clues, first_cause
 from recovery.core.diagnose.exits import as_nvrx_says, by_status, held_by_slurm
+from recovery.core.diagnose.one_node import missing_there_only
 from recovery.core.diagnose.sequences import in_step
 from recovery.core.diagnose.tracebacks import without_bystanders
 from recovery.core.diagnose.verdict import Verdict, of_clue
@@ -68,7 +69,7 @@ def _by_cause(facts: AttemptFacts, clues: Clues) -> Verdict | None:
         return limit
     told = _by_its_kernel(clue, causes)
     verdict = _without_traceback(of_clue(told, doubt=first.doubt), clues)
-    return _on_many_nodes(verdict, causes)
+    return missing_there_only(_on_many_nodes(verdict, causes), causes, clues.consequences)
 
 
 def _believable(clue: Clue, facts: AttemptFacts) -> bool:
