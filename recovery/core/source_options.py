@@ -92,6 +92,8 @@ def _why_not(name: str, option: Option, value: str) -> str:
         return "" if value in option.choices else f"give one of: {', '.join(option.choices)}."
     if option.kind == "query" and name.startswith("prometheus") and not any(place in value for place in PLACES):
         return f'it asks for all nodes: put {" or ".join(PLACES)} into it, as Hostname=~"$nodes".'
+    if name == "metrics" and any(char in value.rpartition("/")[0] for char in "*?["):
+        return "wildcards may stand in the file name only; %x, %j and %u anywhere."
     return _CHECKS[option.kind](value) if option.kind in _CHECKS else ""
 
 

@@ -18,7 +18,7 @@ from django.db.models import QuerySet
 
 from recovery.core.pushed import LINES_PER_ROW, Wrong, read_row, signals_of
 from recovery.core.speech import duration
-from recovery.core.types import JobState, SignalKind
+from recovery.core.types import JobState, Phase, SignalKind
 from recovery.models import Attempt, PushBatch, PushSender, PushToken
 from recovery.pipeline.source_read import SourceRead, within_life
 
@@ -186,7 +186,8 @@ def read_pushed(attempt: Attempt, *, now: datetime) -> SourceRead:
     trouble = remedy = ""
     # Where its log tells of steps, that a client fell silent matters to nobody.
     log_tells = bool(attempt.parser_memory.get("format"))
-    running = JobState(attempt.state) is JobState.RUNNING
+    finished = Phase(attempt.phase) is Phase.FINISHING  # as it said itself: it has nothing more to tell
+    running = JobState(attempt.state) is JobState.RUNNING and not finished
     if sender.progressed_at is not None and not sees and running and not log_tells:
         trouble = f"It pushed its progress, and was last heard {duration(silent.total_seconds())} ago."
         remedy = "Check that its nodes reach the desk's address, and that its push token is still good (docs/push.md)."

@@ -170,6 +170,15 @@ def metrics_job(desk: Desk, **options: str) -> None:
     desk.start()
 
 
+def test_who_said_that_it_is_done_is_not_blind_when_it_falls_silent(desk: Desk) -> None:
+    blind(desk)
+    send(desk, {"step": 7}, {"kind": "finished"}, name="a")
+    desk.tick()
+    assert (desk.attempt.phase, desk.attempt.blind_reason) == ("finishing", "")
+    desk.tick(seconds=300)
+    assert "was last heard" not in desk.attempt.blind_reason
+
+
 def test_metrics_files_of_the_comment_are_followed(desk: Desk, tmp_path: Any) -> None:
     metrics_job(desk, metrics=f"{tmp_path}/metrics-*.jsonl")
     file = tmp_path / "metrics-0.jsonl"

@@ -12,11 +12,12 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from recovery.core.source_options import OPTIONS, BadSource, check
+from recovery.core.types import Phase
 from recovery.doctor.results import State
 from recovery.doctor.sources import examine_sources
 from recovery.models import Cluster, PushSender, PushToken, SourceHealth
 from recovery.models.access import Role
-from tests.factories import make_attempt, make_cluster, make_user
+from tests.factories import make_attempt, make_cluster, make_job, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -51,6 +52,7 @@ def test_sources_are_set_changed_and_taken_away(tmp_path: Path) -> None:
         ("kernel_log", "/var/../kern.log", "absolute path"),
         ("kernel_log_zone", "Mars", "IANA"),
         ("metrics", "m.jsonl", "absolute path"),
+        ("metrics", "/logs/*/m.jsonl", "in the file name only"),
     ],
 )
 def test_a_wrong_source_is_refused_with_its_name_and_what_to_write(name: str, value: str, remedy: str) -> None:
@@ -96,6 +98,31 @@ def test_the_doctor_says_who_pushes_and_who_fell_silent() -> None:
     [silent] = examine_sources(cluster, now=now)
     assert silent.state is State.ATTENTION
     assert attempt.job.job_id in silent.detail
+    attempt.phase = Phase.FINISHING  # it said that it is done: nothing more is expected of it
+    attempt.save(update_fields=["phase"])
+    assert list(examine_sources(cluster, now=now)) == []
+
+
+def test_the_doctor_says_whether_the_files_that_a_cluster_names_give_anything() -> None:
+    now = timezone.now()
+    sources = {"metrics": "/logs/%j.jsonl", "nvrx_iteration_file": "/logs/it", "nvrx_cycle_dir": "/logs/cycles"}
+    cluster = make_cluster(sources=sources)
+    assert {each.state for each in examine_sources(cluster, now=now)} == {State.NOT_TRIED}
+    attempt = make_attempt(job=make_job(run=make_run(cluster=cluster)), ended_at=None)
+    told = {each.what: each for each in examine_sources(cluster, now=now)}
+    assert {each.state for each in told.values()} == {State.ATTENTION}
+    assert told["metrics files"].detail == "0 of 1 running jobs give something by /logs/%j.jsonl"
+    assert "Correct the source metrics" in told["metrics files"].remedy
+    attempt.parser_memory = {"metrics": {"/logs/1.jsonl": {"last": 7}, "iteration": 400, "cycles": [{"number": 0}]}}
+    attempt.save(update_fields=["parser_memory"])
+    assert {each.state for each in examine_sources(cluster, now=now)} == {State.GOOD}
+
+
+def test_what_is_set_is_told(tmp_path: Path) -> None:
+    cluster = make_cluster(backend="simulator", options={"state_dir": str(tmp_path)})
+    out = StringIO()
+    call_command("set_cluster", cluster.name, "--source", "metrics=/logs/%j.jsonl", stdout=out)
+    assert out.getvalue().endswith("Source metrics: /logs/%j.jsonl\n")
 
 
 def test_a_push_token_is_made_on_the_command_line(capsys: Any) -> None:

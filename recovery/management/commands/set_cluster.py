@@ -76,6 +76,8 @@ class Command(BaseCommand):
             )
         looked_at = "looked at" if cluster.enabled else "no longer looked at"
         self.stdout.write(f"{name} is {looked_at} through {cluster.get_backend_display()}. See `manage.py doctor`.")
+        for source, value in cluster.sources.items():
+            self.stdout.write(f"Source {source}: {value}")
 
 
 def change_back_end(cluster: Cluster, backend: str, given: Mapping[str, str]) -> None:
