@@ -92,6 +92,7 @@ def store_recommendation(
     `by`: the person who proposed it. Raises SlurmError for what can't be asked of Slurm at all.
     """
     supersede(incident, why=why, now=now)
+    Incident.objects.filter(pk=incident.pk).exclude(snoozed_until=None).update(snoozed_until=None, snoozed_by="")
     parameters = dict(proposal.parameters)
     if proposal.action.changes_scheduler:
         parameters["key"] = new_key(incident, at=now.timestamp())
