@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from recovery.core.diagnose.catalogue import RULES_BY_ID, Rule, Scope, match_event
+from recovery.core.diagnose.elastic import ended_at
 from recovery.core.diagnose.life import Life
 from recovery.core.diagnose.places import Places
 from recovery.core.types import AttemptFacts, Evidence, NodeEvent, NodeState, Role, Signal, SignalKind
@@ -76,7 +77,7 @@ def gather(facts: AttemptFacts) -> Clues:
 
 
 def _from_log(lasting: Sequence[Signal], facts: AttemptFacts, places: Places) -> Iterable[Clue]:
-    times = _times(facts.signals)
+    times, ends = _times(facts.signals), ended_at(lasting)
     seen: set[tuple[str, int]] = set()
     for signal in sorted(lasting, key=lambda s: (s.file, s.line)):
         if (signal.file, signal.line) in seen:
@@ -87,6 +88,8 @@ def _from_log(lasting: Sequence[Signal], facts: AttemptFacts, places: Places) ->
         named = (found.groupdict().get("node") or "") if found else ""
         nodes = places.named(named) if named else places.of(signal.node, signal.rank)  # another's node is none of ours
         at, exact = times[signal.file, signal.line]
+        if not exact and signal.rank in ends and (at is None or ends[signal.rank] < at):
+            at, exact = ends[signal.rank], True  # printed late; its process had ended by then
         evidence = Evidence(
             text=signal.text,
             source=signal.file,

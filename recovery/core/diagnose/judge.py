@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from recovery.core.diagnose import scheduler
 from recovery.core.diagnose.clues import ONE_STORY, Clue, Clues, first_cause
+from recovery.core.diagnose.elastic import ENDED, first_to_end
 from recovery.core.diagnose.exits import as_nvrx_says, by_status, held_by_slurm
 from recovery.core.diagnose.one_node import missing_there_only
 from recovery.core.diagnose.sequences import in_step
 from recovery.core.diagnose.tracebacks import without_bystanders
-from recovery.core.diagnose.verdict import Verdict, of_clue
+from recovery.core.diagnose.verdict import Verdict, of_clue, placed
 from recovery.core.types import (
     AttemptFacts,
     Exclude,
@@ -166,7 +167,23 @@ def _by_consequence(facts: AttemptFacts, clues: Clues) -> Verdict | None:
         reason = f"{clue.rule.sentence.rstrip('.')}, before the first step."
         return replace(verdict, failure_class=C.RENDEZVOUS, reason=reason)
     verdict = replace(verdict, reason=f"{verdict.reason.rstrip('.')}; what caused it was not seen.")
-    return in_step(verdict, clues)
+    return _ended_before(in_step(verdict, clues), facts, clues)
+
+
+def _ended_before(verdict: Verdict, facts: AttemptFacts, clues: Clues) -> Verdict:
+    """Who waits in a collective for a process that had ended before is its victim, whoever of them speaks louder."""
+    if verdict.failure_class is not C.HANG_COLLECTIVE:
+        return verdict
+    waiting = {c.rule.id for c in clues.consequences if c.rule.failure_class is C.HANG_COLLECTIVE}
+    rank = first_to_end(facts.signals, [s for s in facts.signals if s.rule in waiting])
+    said = next((c for c in clues.consequences if c.evidence.rank == rank and c.rule.id in ENDED), None)
+    if rank is None or said is None:
+        return verdict
+    told = placed("A process had ended before the others waited for it in vain", said)
+    if said.rule.failure_class is not C.UNKNOWN:
+        cause = said.rule.sentence[:1].lower() + said.rule.sentence[1:]
+        return replace(of_clue(said), reason=f"{told.rstrip('.')}: {cause}")
+    return replace(verdict, failure_class=C.UNKNOWN, confidence=0.5, reason=f"{told.rstrip('.')}; why was not seen.")
 
 
 def _by_context(clues: Clues) -> Verdict | None:

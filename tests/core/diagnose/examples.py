@@ -389,6 +389,7 @@ LOG_LINES: dict[str, list[str]] = {
         "[gpu-02:40817:0:40817] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))",
     ],
     "process.terminated": ["[rank: 0] Received SIGTERM: 15", "KeyboardInterrupt"],
+    "elastic.time": ["  time      : 2026-01-11_09:20:41"],
     "elastic.segfault": ["  exitcode  : -11 (pid: 4009)"],
     "python.wrapped": [
         "OSError: Caught OSError in DataLoader worker process 3.",
