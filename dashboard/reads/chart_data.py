@@ -79,8 +79,7 @@ def width_of(text: str) -> int:
 
 def of_run(pk: int, *, width: int, incident_id: int | None, now: datetime) -> RunData:
     """Raises selectors.NotFound."""
-    detail = selectors.run_detail(run_id=pk)
-    return read(detail.run, job=None, width=width, incident_id=incident_id, now=now)
+    return read(selectors.run(run_id=pk), job=None, width=width, incident_id=incident_id, now=now)
 
 
 def of_job(pk: int, *, width: int, incident_id: int | None, now: datetime) -> RunData:

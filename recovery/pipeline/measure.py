@@ -100,7 +100,7 @@ def _kernel_log(cluster: Cluster, row: SourceHealth, now: datetime) -> Told:
 def _loki(cluster: Cluster, row: SourceHealth, now: datetime) -> Told:
     since = row.position.get("until")
     read, until = kernel_events.from_loki(cluster, since=datetime.fromisoformat(since) if since else None, now=now)
-    detail, position = f"new lines of faults: {read.events}", {"until": until.isoformat()}
+    detail, position = f"new lines of faults: {read.events}", dict[str, object](until=until.isoformat())
     return Told(detail=detail, position=position, more=read.more, trouble=read.trouble, remedy=read.remedy)
 
 

@@ -15,7 +15,6 @@ from recovery.selectors.cluster_reads import (
     overdue_limit_s,
     overdue_s,
     pictures_of,
-    unknown_jobs,
     waiting_since,
 )
 from recovery.selectors.incident_reads import (
@@ -27,9 +26,7 @@ from recovery.selectors.incident_reads import (
     incident_detail,
     incidents,
     needs_person,
-    open_incidents,
     policies,
-    recommendation_detail,
     recommendations,
 )
 from recovery.selectors.provider_reads import (
@@ -89,13 +86,11 @@ __all__ = [
     "needs_person",
     "node_events",
     "nodes",
-    "open_incidents",
     "overdue_limit_s",
     "overdue_s",
     "pictures_of",
     "policies",
     "provider_status",
-    "recommendation_detail",
     "recommendations",
     "run",
     "run_detail",
@@ -104,7 +99,6 @@ __all__ = [
     "samples_for",
     "second_opinion",
     "signals",
-    "unknown_jobs",
     "waiting_since",
     "warned_runs",
 ]

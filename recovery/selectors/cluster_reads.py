@@ -109,9 +109,3 @@ def node_events(*, cluster_id: int | None = None, name_contains: str = "") -> Qu
     rows = NodeEvent.objects.select_related("cluster")
     rows = rows if cluster_id is None else rows.filter(cluster_id=cluster_id)
     return rows.filter(node__icontains=name_contains) if name_contains else rows
-
-
-def unknown_jobs(*, cluster_id: int | None = None) -> QuerySet[Job]:
-    """Jobs whose state is unknown, with `vanished_at` (since when) and `unknown_reason`, the latest first."""
-    rows = Job.objects.filter(state=JobState.UNKNOWN).exclude(vanished_at=None).select_related("cluster", "run")
-    return (rows if cluster_id is None else rows.filter(cluster_id=cluster_id)).order_by("-vanished_at")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import F, Prefetch, QuerySet
 
-from recovery.core.lifecycle import PERSON_STATES, IncidentState
+from recovery.core.lifecycle import PERSON_STATES
 from recovery.models import (
     Action,
     Decision,
@@ -35,10 +35,6 @@ def incidents() -> QuerySet[Incident]:
     )
 
 
-def open_incidents() -> QuerySet[Incident]:
-    return incidents().exclude(state=IncidentState.CLOSED)
-
-
 def needs_person() -> QuerySet[Incident]:
     """What a person has to look at now: a checkpoint in danger, then the longest waiting first."""
     found = incidents().filter(state__in=PERSON_STATES)
@@ -50,11 +46,6 @@ def recommendations() -> QuerySet[Recommendation]:
     return Recommendation.objects.select_related(
         "incident__run__cluster", "incident__attempt__job", "decision", "policy"
     )
-
-
-def recommendation_detail(*, recommendation_id: int) -> Recommendation:
-    """Raises NotFound."""
-    return get(recommendations(), noun="recommendation", pk=recommendation_id)
 
 
 def current_recommendation(incident: Incident) -> Recommendation | None:

@@ -18,12 +18,12 @@ from recovery.models import (
     Signal,
 )
 from recovery.selectors.base import get
-from recovery.selectors.incident_reads import incidents
 
 if TYPE_CHECKING:
     from django_stubs_ext import WithAnnotations
 
 
+SHOWN = 200  # attempts or checkpoints of one run that are read for a page
 EXECUTING = (JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED)
 
 
@@ -101,33 +101,27 @@ def attempt(*, attempt_id: int) -> Attempt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunDetail:
+    """`attempts` and `checkpoints` are the newest SHOWN."""
+
     run: Run
     attempts: tuple[Attempt, ...]  # oldest first, each with its job
     checkpoints: tuple[Checkpoint, ...]  # by step
-    incidents: tuple[Incident, ...]  # newest first, each with its recommendations
+    restorable: Checkpoint | None  # what a restart would restore: the newest complete one
 
     @property
     def newest(self) -> Attempt | None:
         return self.attempts[-1] if self.attempts else None
 
-    @property
-    def open_incident(self) -> Incident | None:
-        return next((case for case in self.incidents if case.state != IncidentState.CLOSED), None)
-
-    @property
-    def restorable(self) -> Checkpoint | None:
-        """The checkpoint that a restart would restore: the newest complete one."""
-        complete = [look for look in self.checkpoints if look.state == CheckpointState.COMPLETE]
-        return complete[-1] if complete else None
-
 
 def run_detail(*, run_id: int) -> RunDetail:
     """A run over all its jobs. Raises NotFound."""
+    saved = checkpoints(run_id=run_id)
+    newest = attempts().filter(job__run=run_id).order_by("-submitted_at", "-number")[:SHOWN]
     return RunDetail(
         run=run(run_id=run_id),
-        attempts=tuple(attempts().filter(job__run=run_id).order_by("submitted_at", "number")),
-        checkpoints=tuple(checkpoints(run_id=run_id)),
-        incidents=tuple(incidents().filter(run=run_id)),
+        attempts=tuple(reversed(newest)),
+        checkpoints=tuple(reversed(saved.reverse()[:SHOWN])),
+        restorable=saved.filter(state=CheckpointState.COMPLETE).last(),
     )
 
 
