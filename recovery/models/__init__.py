@@ -11,7 +11,7 @@ from recovery.models.incident import Action, Agreement, Decision, Finding, Incid
 from recovery.models.job import Attempt, Job, Run
 from recovery.models.ledger import AttemptTrace, BlindSpell, IncidentCost, LedgerDay, LedgerEntry, RunLedger
 from recovery.models.measure import KernelLog, PushBatch, PushSender, PushToken, Reading, SourceHealth
-from recovery.models.policy import PolicyVersion
+from recovery.models.policy import PolicyVersion, Promotion
 from recovery.models.progress import (
     Checkpoint,
     LogFile,
@@ -58,6 +58,7 @@ __all__ = [
     "Outbreak",
     "Outlook",
     "PolicyVersion",
+    "Promotion",
     "ProviderLane",
     "PushBatch",
     "PushSender",
