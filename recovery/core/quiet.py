@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from recovery.core.detectors.hang import next_due
+from recovery.core.detectors.hang import floor_of, next_due
 from recovery.core.detectors.limit_near import looks_from
 from recovery.core.detectors.limits import Limits
-from recovery.core.detectors.slowdown import NEARLY_ALL, paces_of
+from recovery.core.detectors.slowdown import NEARLY_ALL, costs_of
 from recovery.core.types import AttemptFacts, JobState, Phase, Sample
 
 SAFETY = timedelta(minutes=10)  # whatever is known, a judgement of what stays the same is made anew this often
@@ -104,7 +104,7 @@ def earliest_hang(facts: AttemptFacts, limits: Limits) -> datetime:
     if facts.phase in (Phase.SAVING, Phase.EVALUATING, Phase.FINISHING):
         times, least = (facts.phase_since, last), limits.saving_s
     elif last is not None:
-        least = min(limits.hang_floor_s, limits.hang_ceiling_s)
+        least = min(floor_of(facts, limits), limits.hang_ceiling_s)
         times = (last, facts.phase_since if facts.phase is Phase.FIRST_STEP else None)
     else:
         times, least = (facts.phase_since, facts.started_at), limits.first_step_s
@@ -135,7 +135,7 @@ def _pace(samples: tuple[Sample, ...], limits: Limits) -> Pace | None:
     if not samples:
         return None
     measure, newest = _measure(samples), samples[-1]
-    costs = [pace.cost for pace in paces_of(samples)[limits.slow_warmup :]]
+    costs = costs_of(samples)[1][limits.slow_warmup :]
     least = limits.slow_warmup + limits.slow_baseline + limits.slow_samples
     pace = Pace(measure=measure, rank=newest.rank, step=newest.step, at=newest.at, below=ANY, slow=0, left=0)
     if len(samples) < least:  # no normal yet, by whatever measure

@@ -59,7 +59,7 @@ def typical_step_time(samples: Sequence[Sample]) -> float | None:
 
 def _advances(samples: Sequence[Sample]) -> Iterator[tuple[int, float]]:
     """Steps gained and seconds passed from each report to the next of one rank; a fall of the step begins anew."""
-    ranks = Counter(sample.rank for sample in samples)
+    ranks = Counter([sample.rank for sample in samples])
     if not ranks:
         return
     rank = ranks.most_common(1)[0][0]

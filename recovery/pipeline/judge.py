@@ -22,6 +22,7 @@ from recovery.models import Attempt, Incident
 from recovery.pipeline.detect import detect_attempt, is_training
 from recovery.pipeline.facts import brief_facts, limits, near_limit, newest_samples, with_rhythm
 from recovery.pipeline.reading import Reading
+from recovery.pipeline.surroundings import stalled_with
 
 # What a judgement rests on: everything that the scheduler says of attempt and job shows in the first four.
 RESTS_ON = (
@@ -120,6 +121,10 @@ def judge(attempt: Attempt, blind_until: datetime | None, *, site: str, now: dat
     if running and near_limit(facts, limits()):
         facts = with_rhythm(facts, attempt.job.run_id)
     found = detect(facts, limits()) if running or attempt.state_reason in HELD else []
+    if any(finding.kind is FindingKind.HANG for finding in found) and (beside := stalled_with(attempt, now=now)):
+        facts = replace(facts, stalled_with=beside)
+        attempt.alarms_at = None  # people are told at once
+        found = detect(facts, limits())
     incident = detect_attempt(attempt, now=now) if found else None
     if incident is not None or (found and _has_open_case(attempt)):
         return incident

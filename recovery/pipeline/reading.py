@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 
 from recovery.core.blindness import Sight, blindness, next_change
+from recovery.core.detectors.hang import remember_wait
 from recovery.core.logs import LogParser
 from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.phases import next_phase
@@ -33,6 +34,7 @@ PASSES = 4  # reads per file and look: a long backlog is worked off over several
 MOST_SIGNALS = 20_000  # in one look, but for the last read: bounds memory, of many files that are nothing but progress
 LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its way to the file
 CLOCKS = timedelta(seconds=5)  # a line this much older than the start was written by an earlier attempt
+LOOKS_S = 60.0  # between two looks nothing longer counts as watched: we may have been down
 SKEW = timedelta(seconds=90)  # a line's own time further in the future than this is not believed
 SAVES = frozenset({SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE})
 LOGS, OTHER_TELLERS = "log", ("metrics", "push")
@@ -268,6 +270,7 @@ def _update_attempt(reading: Reading, *, now: datetime) -> None:
     attempt = reading.attempt
     phase = Phase(attempt.phase)
     if phase is Phase.QUEUED:
+        _inherit_pauses(attempt)
         phase = Phase.STARTING
         attempt.phase, attempt.phase_since, reading.changed = phase, attempt.started_at, True
     for signal in reading.signals:
@@ -311,9 +314,31 @@ def _reach(attempt: Attempt, teller: str, step: int, *, now: datetime) -> bool:
     if step <= reached.get(teller, -1):
         return False
     reached[teller] = step
+    _note_pause(attempt, now=now)
     # When we read it, not when the line says it was written: a wrong clock must not look like silence.
     attempt.last_step, attempt.last_progress_at = max(step, attempt.last_step or 0), now
     return True
+
+
+def _note_pause(attempt: Attempt, *, now: datetime) -> None:
+    """How long it was silent before this progress, as far as we looked meanwhile: of an outage of ours we know nothing.
+
+    `read_at` is still that of the look before.
+    """
+    if attempt.last_progress_at is None or attempt.read_at is None or attempt.last_progress_at >= now:
+        return
+    waited = max((attempt.read_at - attempt.last_progress_at).total_seconds(), 0.0)
+    passed = waited + min((now - attempt.read_at).total_seconds(), LOOKS_S)
+    attempt.longest_wait_s = remember_wait(attempt.longest_wait_s, waited, passed)
+    attempt.watched_s += passed
+
+
+def _inherit_pauses(attempt: Attempt) -> None:
+    """What the run's attempt before it had shown of its pauses."""
+    before = Attempt.objects.filter(job__run=attempt.job.run_id, watched_s__gt=0).exclude(pk=attempt.pk)
+    known = before.order_by("-started_at").values_list("longest_wait_s", "watched_s").first()
+    if known is not None:
+        attempt.longest_wait_s, attempt.watched_s = known
 
 
 def _goes_back(attempt: Attempt, step: int) -> None:

@@ -24,6 +24,7 @@ from django.db.models import Case, Q, QuerySet, Value, When
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Incident, LogFile
 from recovery.pipeline import push
+from recovery.pipeline.alarms import alarms_are_due, look_for_alarms
 from recovery.pipeline.beside import waits_to_be_judged
 from recovery.pipeline.bulk import update_rows
 from recovery.pipeline.glance import quiet_attempts
@@ -194,6 +195,8 @@ class _Batch:
                     _look_at_checkpoints(attempt, now=now)  # what is proposed rests on what is there now
                 _wake(incident, now)
             self._judged.append(attempt)
+        if alarms_are_due(attempt, now=now):
+            look_for_alarms(attempt, now=now)
         self._next[attempt.pk] = _next_look_at_attempt(attempt, now=now)
 
     def _give_back(self, keys: Sequence[int]) -> None:

@@ -1,8 +1,9 @@
 """Hang: progress was due and did not come.
 
-What is due depends on the phase. While training it is learned from the attempt's own intervals between reports; the
-first step, a save, an evaluation and the end of the program have limits of their own. No interval is carried over
-from another attempt: other nodes, other data.
+What is due depends on the phase. While training it is learned from the attempt's own intervals between reports, and
+from the longest silence that the run came back from: an evaluation that nobody announces, a log that is flushed now and
+then. The first step, a save, an evaluation and the end of the program have limits of their own. Of earlier attempts
+only that silence is carried over, as a prior that fades: other nodes, other data.
 
 Never: for a blind attempt, in any state but RUNNING, on a picture taken before progress was due.
 """
@@ -10,7 +11,7 @@ Never: for a blind attempt, in any state but RUNNING, on a picture taken before 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from recovery.core.detectors.gpu import idle_gpus
 from recovery.core.detectors.limits import Limits
@@ -30,6 +31,7 @@ from recovery.core.types import (
 )
 
 SUREST = 0.98
+HALVED_S = 86400.0  # a silence that the run came back from counts half after so long
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,28 +86,53 @@ def _due_in_pause(facts: AttemptFacts, limits: Limits) -> Due | None:
     if since is None:
         return None
     what = {Phase.SAVING: "saving a checkpoint", Phase.EVALUATING: "an evaluation"}.get(facts.phase, "its end")
-    longest = limits.hang_longest * max(_own_intervals(facts, limits), default=0.0)  # one like it may lie within
-    limit = max(limits.saving_s, min(longest, limits.hang_ceiling_s))
+    longest = limits.hang_longest * max((*_own_intervals(facts, limits), facts.longest_wait_s))  # it may lie within
+    usual = limits.saving_s * (limits.evaluating if facts.phase is Phase.EVALUATING else 1.0)
+    limit = max(usual, min(longest, limits.hang_ceiling_s))
     return Due(since=since, limit_s=limit, sentence=f"{what} may take {duration(limit)}")
 
 
 def _due_in_training(facts: AttemptFacts, limits: Limits, since: datetime) -> Due:
-    since = max(since, facts.phase_since) if facts.phase_since and facts.phase is Phase.FIRST_STEP else since
+    since = max(since, _pause_ended(facts, limits, since))
     own = _own_intervals(facts, limits)
     if len(own) < limits.hang_min_intervals or facts.phase is Phase.FIRST_STEP:
         limit = max(limits.first_step_s, limits.hang_floor_s)
         why = "after the load" if facts.phase is Phase.FIRST_STEP else f"while only {len(own)} intervals are known"
         return Due(since=since, limit_s=limit, sentence=f"the next step is due within {duration(limit)} {why}")
     usual = quantile(own, limits.hang_quantile)
-    limit = max(limits.hang_floor_s, limits.hang_factor * usual, limits.hang_longest * max(own))
-    limit = min(limit, max(limits.hang_ceiling_s, 2 * usual))
+    survived = max(*own, facts.longest_wait_s)
+    limit = max(floor_of(facts, limits), limits.hang_factor * usual, limits.hang_longest * survived)
+    limit = min(limit * (limits.hang_shared if facts.stalled_with else 1), max(limits.hang_ceiling_s, 2 * usual))
     sentence = f"reports usually come within {duration(usual)}, and {duration(limit)} is the limit"
     return Due(since=since, limit_s=limit, sentence=sentence)
 
 
+def floor_of(facts: AttemptFacts, limits: Limits) -> float:
+    """No silence while training is a hang below this: of a run that was seen for a day its pauses are known."""
+    known = facts.watched_s >= limits.hang_known_s
+    return limits.hang_floor_s * (limits.hang_known_share if known else 1.0)
+
+
+def _pause_ended(facts: AttemptFacts, limits: Limits, since: datetime) -> datetime:
+    """When the load, or the save or evaluation after the last report, was over; of a pause no more than one may take:
+    what saves again and again and makes no step is no training."""
+    if facts.phase_since is None or facts.phase is Phase.FIRST_STEP:
+        return facts.phase_since or since
+    return min(facts.phase_since, since + timedelta(seconds=limits.saving_s))
+
+
+def remember_wait(longest_s: float, waited_s: float, passed_s: float) -> float:
+    """The longest silence that a run came back from, when it has come back from another one.
+
+    What lies back counts half after a day: a storm of the storage must not make it deaf for ever. `passed_s`: since the
+    progress before.
+    """
+    return max(waited_s, longest_s * 0.5 ** (passed_s / HALVED_S))
+
+
 def _own_intervals(facts: AttemptFacts, limits: Limits) -> list[float]:
     """The newest intervals, where enough are known without the first one: that holds what start-up left over."""
-    own = intervals(facts.samples)
+    own = intervals(facts.samples[-limits.hang_intervals - 2 :])
     return (own[1:] if len(own) > limits.hang_min_intervals else own)[-limits.hang_intervals :]
 
 

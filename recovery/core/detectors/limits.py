@@ -21,7 +21,11 @@ class Limits:
     # near the top, not the median: intervals that hold an unannounced save or evaluation are part of normal life.
     hang_quantile: float = 0.95
     hang_factor: float = 3.0
-    hang_longest: float = 1.5  # times the longest of them: what it has once survived (an evaluation) may come again
+    hang_longest: float = 2.5  # times the longest silence that it came back from: one like it may come again
+    hang_known_s: float = 86400.0  # a run that was seen to train for so long has shown its pauses …
+    hang_known_share: float = 0.5  # … and its floor is this part of hang_floor_s
+    hang_shared: float = 2.5  # times as long where other jobs stand still since the same minute: storage comes back
+    evaluating: float = 2.0  # an evaluation may take so many times saving_s
     hang_min_intervals: int = 3  # with fewer, first_step_s holds: the first intervals are the odd ones
     hang_intervals: int = 100  # how many of the last ones are looked at
     # However long the intervals, silence beyond this is a hang, unless one interval alone took half of it.

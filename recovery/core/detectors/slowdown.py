@@ -6,10 +6,11 @@ two reports. One slow report is a save, an evaluation or a page fault; only a wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from recovery.core.detectors.limits import Limits
 from recovery.core.series import quantile
@@ -19,8 +20,7 @@ from recovery.core.types import AttemptFacts, Evidence, Finding, FindingKind, Jo
 NEARLY_ALL = 0.8
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pace:
+class Pace(NamedTuple):
     """How long one report's steps took, in a unit that only compares within one attempt: greater is slower."""
 
     at: datetime
@@ -34,24 +34,25 @@ def detect_slowdown(facts: AttemptFacts, limits: Limits) -> Finding | None:
         return None
     if (facts.now - facts.seen_at).total_seconds() > limits.stale_after_s:
         return None
-    paces = paces_of(facts.samples)[limits.slow_warmup :]
-    normal = usual_cost(paces, limits)
+    ends, costs = costs_of(facts.samples)
+    costs = costs[limits.slow_warmup :]
+    normal = _usual(costs, limits)
     if normal is None:
         return None
-    slow = _slow_stretch(paces, normal * limits.slow_factor)
-    if len(slow) < limits.slow_samples:
+    count = _slow_row(costs, normal * limits.slow_factor)
+    if count < limits.slow_samples:
         return None
-    earlier = [p.cost for p in paces[: len(paces) - len(slow)]]
-    ratio = median(p.cost for p in slow) / normal
+    first, slow, earlier = ends[-count], costs[-count:], costs[:-count]
+    ratio = median(slow) / normal
     # A mixed load (long and short sequences) has slow reports in its normal life: the stretch must stand out of them.
-    if ratio < limits.slow_factor or (earlier and median(p.cost for p in slow) <= quantile(earlier, 0.95)):
+    if ratio < limits.slow_factor or (earlier and median(slow) <= quantile(earlier, 0.95)):
         return None
     reason = (
-        f"Steps take {ratio:.1f} times as long as this attempt's normal since step {steps(slow[0].step)}, "
-        f"in each of the last {len(slow)} reports."
+        f"Steps take {ratio:.1f} times as long as this attempt's normal since step {steps(first.step)}, "
+        f"in each of the last {count} reports."
     )
-    evidence = Evidence(text=reason, source="job log", role=Role.CONFIRMATION, rule="slowdown.row", at=slow[0].at)
-    return Finding(kind=FindingKind.SLOWDOWN, since=slow[0].at, reason=reason, confidence=0.8, evidence=(evidence,))
+    evidence = Evidence(text=reason, source="job log", role=Role.CONFIRMATION, rule="slowdown.row", at=first.at)
+    return Finding(kind=FindingKind.SLOWDOWN, since=first.at, reason=reason, confidence=0.8, evidence=(evidence,))
 
 
 def pace_is_back(facts: AttemptFacts, limits: Limits, *, found_at: datetime) -> bool:
@@ -68,35 +69,36 @@ def pace_is_back(facts: AttemptFacts, limits: Limits, *, found_at: datetime) -> 
 
 def paces_of(samples: tuple[Sample, ...]) -> list[Pace]:
     """The pace of each report, by the best measure that nearly all of them carry; of several ranks, the first one's."""
-    samples = tuple(s for s in samples if s.rank == samples[0].rank)
-    for measure in (_by_throughput, _by_step_time):
-        paces = [Pace(at=s.at, step=s.step, cost=cost) for s in samples if (cost := measure(s)) is not None]
-        if len(paces) > NEARLY_ALL * len(samples):
-            return paces
-    pairs = [(a, b) for a, b in pairwise(samples) if b.step > a.step and b.at > a.at]
-    return [Pace(at=b.at, step=b.step, cost=(b.at - a.at).total_seconds() / (b.step - a.step)) for a, b in pairs]
+    ends, costs = costs_of(samples)
+    return [Pace(sample.at, sample.step, cost) for sample, cost in zip(ends, costs, strict=True)]
 
 
-def _by_throughput(sample: Sample) -> float | None:
-    return 1 / sample.throughput if sample.throughput is not None and sample.throughput > 0 else None
-
-
-def _by_step_time(sample: Sample) -> float | None:
-    return sample.step_time_s if sample.step_time_s is not None and sample.step_time_s > 0 else None
+def costs_of(samples: Sequence[Sample]) -> tuple[list[Sample], list[float]]:
+    """The same as two lists, the reports and what each cost: quicker, and this is asked for often."""
+    if not samples:
+        return [], []
+    rank = samples[0].rank
+    own = [s for s in samples if s.rank == rank]
+    most = NEARLY_ALL * len(own)
+    told = [s for s in own if s.throughput is not None and s.throughput > 0]
+    if len(told) > most:
+        return told, [1 / s.throughput for s in told if s.throughput]
+    told = [s for s in own if s.step_time_s is not None and s.step_time_s > 0]
+    if len(told) > most:
+        return told, [s.step_time_s for s in told if s.step_time_s]
+    pairs = [(a, b) for a, b in pairwise(own) if b.step > a.step and b.at > a.at]
+    return [b for _, b in pairs], [(b.at - a.at).total_seconds() / (b.step - a.step) for a, b in pairs]
 
 
 def usual_cost(paces: list[Pace], limits: Limits) -> float | None:
     """The attempt's normal: its lower quartile, which holds until three quarters of all reports are slow."""
-    if len(paces) < limits.slow_baseline + limits.slow_samples:
-        return None
-    return quantile([p.cost for p in paces], 0.25)
+    return _usual([pace.cost for pace in paces], limits)
 
 
-def _slow_stretch(paces: list[Pace], threshold: float) -> list[Pace]:
-    """The unbroken row of slow reports at the end."""
-    count = 0
-    for pace in reversed(paces):
-        if pace.cost < threshold:
-            break
-        count += 1
-    return paces[len(paces) - count :]
+def _usual(costs: Sequence[float], limits: Limits) -> float | None:
+    return quantile(costs, 0.25) if len(costs) >= limits.slow_baseline + limits.slow_samples else None
+
+
+def _slow_row(costs: Sequence[float], threshold: float) -> int:
+    """How many reports at the end are slow, without a break."""
+    return next((n for n, cost in enumerate(reversed(costs)) if cost < threshold), len(costs))

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.core.detectors import detect
-from recovery.core.detectors.hang import detect_hang, next_due
+from recovery.core.detectors.hang import detect_hang, next_due, remember_wait
 from recovery.core.types import AttemptFacts, FindingKind, JobState, Phase
 from tests.core.attempts import LIMITS, at, attempt, read, samples
 
@@ -59,9 +61,9 @@ def test_due_follows_the_attempts_own_rhythm() -> None:
 def test_what_it_has_once_survived_may_come_again() -> None:
     reports = samples(20, every_s=40)
     late = [replace(s, at=at((s.at - at(0)).total_seconds() + 1000)) for s in reports[10:]]  # an evaluation of 1040 s
-    facts = attempt(samples=[*reports[:10], *late], now_s=1800 + 1500)
+    facts = attempt(samples=[*reports[:10], *late], now_s=1800 + 2550)
     assert not hangs(facts)
-    assert hangs(replace(facts, now=at(1800 + 1600), seen_at=at(1800 + 1600)))
+    assert hangs(replace(facts, now=at(1800 + 2650), seen_at=at(1800 + 2650)))
 
 
 def test_the_ceiling_ends_endless_patience() -> None:
@@ -111,10 +113,19 @@ def test_the_limit_says_where_it_comes_from() -> None:
         assert words in due.sentence
 
 
-def test_training_is_due_since_its_last_report_whenever_it_began() -> None:
-    due = next_due(replace(HANGING, phase_since=at(1100)), LIMITS)
+def due_since(facts: AttemptFacts) -> float:
+    due = next_due(facts, LIMITS)
     assert due is not None
-    assert due.since == at(800)
+    return (due.since - at(0)).total_seconds()
+
+
+def test_a_step_is_due_since_the_last_one_or_since_the_pause_after_it_ended() -> None:
+    assert due_since(replace(HANGING, phase_since=at(40))) == 800
+    assert due_since(replace(HANGING, phase_since=at(1100))) == 1100
+
+
+def test_a_pause_after_a_report_counts_no_longer_than_one_may_take() -> None:
+    assert due_since(replace(HANGING, phase_since=at(9000))) == 800 + LIMITS.saving_s
 
 
 def test_with_few_intervals_the_limit_of_the_first_step_holds() -> None:
@@ -146,17 +157,18 @@ def test_a_load_gives_the_first_step_its_time_again() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.SAVING, Phase.EVALUATING, Phase.FINISHING])
 def test_a_pause_with_a_name_has_its_own_limit(phase: Phase) -> None:
-    facts = attempt(samples=STEADY, phase=phase, phase_since=at(810), now_s=810 + 890)
+    limit = LIMITS.saving_s * (LIMITS.evaluating if phase is Phase.EVALUATING else 1)
+    facts = attempt(samples=STEADY, phase=phase, phase_since=at(810), now_s=800 + limit)
     assert not hangs(facts)
-    assert hangs(replace(facts, now=at(810 + 910), seen_at=at(810 + 910)))
+    assert hangs(replace(facts, now=at(820 + limit), seen_at=at(820 + limit)))
 
 
 def test_an_evaluation_may_take_as_long_as_one_that_it_survived() -> None:
     reports = samples(20, every_s=40)
     late = [replace(s, at=at((s.at - at(0)).total_seconds() + 1000)) for s in reports[10:]]  # one of 1040 s
-    facts = attempt(samples=[*reports[:10], *late], phase=Phase.EVALUATING, phase_since=at(1800), now_s=1800 + 1500)
+    facts = attempt(samples=[*reports[:10], *late], phase=Phase.EVALUATING, phase_since=at(1800), now_s=1800 + 2550)
     assert not hangs(facts)
-    assert hangs(replace(facts, now=at(1800 + 1600), seen_at=at(1800 + 1600)))
+    assert hangs(replace(facts, now=at(1800 + 2650), seen_at=at(1800 + 2650)))
 
 
 def test_progress_beside_an_asynchronous_save_counts() -> None:
@@ -200,3 +212,37 @@ def test_no_silence_up_to_the_longest_survived_is_ever_a_hang(gaps: list[float],
         reports.append(replace(samples(1)[0], at=at(now), step=index + 1))
     silence = share * max(gaps[2:] or gaps)
     assert not hangs(attempt(samples=reports, now_s=now + silence))
+
+
+def after_silence(seconds: float, **fields: Any) -> AttemptFacts:
+    return replace(attempt(samples=STEADY, now_s=800 + seconds), **fields)
+
+
+def test_a_silence_that_the_run_came_back_from_may_come_again() -> None:
+    assert hangs(after_silence(310))
+    assert not hangs(after_silence(310, longest_wait_s=200.0))
+    assert hangs(after_silence(510, longest_wait_s=200.0))
+
+
+def test_a_run_that_was_seen_for_a_day_is_known_and_has_a_lower_floor() -> None:
+    assert not hangs(after_silence(160))
+    assert hangs(after_silence(160, watched_s=LIMITS.hang_known_s))
+
+
+def test_what_stands_still_with_others_has_more_time_and_is_a_hang_in_the_end() -> None:
+    assert hangs(after_silence(310))
+    assert not hangs(after_silence(310, stalled_with=3))
+    assert hangs(after_silence(10 + 300 * LIMITS.hang_shared, stalled_with=3))
+
+
+def test_a_silence_that_lies_back_counts_less_and_a_longer_one_replaces_it() -> None:
+    assert remember_wait(600, 40, 40) == pytest.approx(600, rel=0.001)
+    assert remember_wait(600, 40, 86400) == 300
+    assert remember_wait(600, 900, 900) == 900
+
+
+@given(st.integers(3, 40), st.floats(1, 400), st.floats(0, 2000), st.floats(0, 100_000))
+def test_longer_silence_never_makes_a_hang_less_of_one(count: int, every: float, waited: float, more: float) -> None:
+    facts = attempt(samples=samples(count, every_s=every), now_s=count * every + waited, longest_wait_s=waited / 2)
+    later = replace(facts, now=facts.now + timedelta(seconds=more), seen_at=facts.now + timedelta(seconds=more))
+    assert hangs(later) or not hangs(facts)
