@@ -47,6 +47,18 @@ def test_a_new_cluster_is_due_at_once_and_then_every_few_minutes() -> None:
     assert stored.due(now() + stored.EVERY) == [cluster.pk]
 
 
+def test_a_cluster_without_jobs_is_examined_more_often_until_it_has_one() -> None:
+    """What can be tried on a job alone waits for the first one, and nobody should wait for minutes after it."""
+    cluster = make_cluster()
+    examine(cluster, Scripted())
+    assert stored.due(now() + stored.WITHOUT_JOBS) == [cluster.pk]
+    make_job(run=make_run(cluster=cluster))
+    Examination.objects.update(next_look_at=now())
+    examine(cluster, Scripted())
+    assert stored.due(now() + stored.WITHOUT_JOBS) == []
+    assert stored.due(now() + stored.EVERY) == [cluster.pk]
+
+
 def test_however_often_it_is_asked_for_slurm_is_asked_once() -> None:
     """Each press of the button, and each POST, sends a message of its own."""
     cluster, client = make_cluster(), Scripted()

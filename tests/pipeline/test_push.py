@@ -243,8 +243,8 @@ def test_workers_that_nvrx_started_anew_are_no_hang_before_their_first_step(desk
     desk.tick()
     told = {"cycle_number": 1, "cycle_start_time": (desk.now + timedelta(seconds=5)).isoformat()}
     (tmp_path / "cycle_info.1.0.1").write_text(json.dumps(told))
-    for _ in range(40):
-        desk.tick(seconds=30)  # loading and compiling, without a word
+    for _ in range(25):
+        desk.tick(seconds=100)  # loading and compiling, without a word
     assert (desk.attempt.phase, Incident.objects.count()) == ("first_step", 0)
     for again in (step - 1, step, step + 1):
         desk.now += timedelta(seconds=10)
