@@ -11,6 +11,7 @@ UNKNOWN_FORMAT = (
     "Print progress in a known format (docs/trainers.md lists them), for example “step 120 | loss 2.3”, or have an "
     "administrator give the policy a log pattern for this trainer's lines."
 )
+MUTE = "Its trainer's progress bar is one that leaves nothing in a log before the end."
 MOUNT = "Check the job's output path, and that this host mounts the file system that holds it."
 
 
@@ -31,6 +32,8 @@ class Sight:
     missing: str = ""  # a log that does not exist
     trouble: str = ""  # a log that can't be read, and what would help
     remedy: str = ""
+    mute: bool = False  # a trainer is heard that reports its progress nowhere in its log
+    advice: str = ""  # what would make the trainers print it that are heard
 
 
 def blindness(sight: Sight) -> tuple[str, str]:
@@ -45,11 +48,17 @@ def blindness(sight: Sight) -> tuple[str, str]:
     if sight.lines > LINES_BEFORE_BLIND:
         return (
             f"More than {LINES_BEFORE_BLIND} log lines were read, none with progress in a known format.",
-            UNKNOWN_FORMAT,
+            _how_to_print(sight),
         )
+    if _long_running(sight) and sight.mute:
+        return MUTE, _how_to_print(sight)
     if _long_running(sight) and _grew_lately(sight):
-        return "Its log grows, but no line of it reports progress in a known format.", UNKNOWN_FORMAT
+        return "Its log grows, but no line of it reports progress in a known format.", _how_to_print(sight)
     return "", ""
+
+
+def _how_to_print(sight: Sight) -> str:
+    return f"{sight.advice} docs/trainers.md has more." if sight.advice else UNKNOWN_FORMAT
 
 
 def next_change(sight: Sight) -> datetime | None:

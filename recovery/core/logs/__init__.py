@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import lru_cache
 
 from recovery.core.diagnose import catalogue
-from recovery.core.logs import blocks, generic
+from recovery.core.logs import blocks, generic, heard
 from recovery.core.logs.columns import Recipe
 from recovery.core.logs.cut import LogBytes, line_at, told_by
 from recovery.core.logs.formats import FORMATS
@@ -229,6 +229,7 @@ class LogParser:
                 self._open ^= {trainer.name}
             if marks:
                 signals += [_signal(mark, line, cleaned, place) for mark in marks]
+                heard.hear(self.memory, trainer.name)
                 if any(mark.kind is SignalKind.PROGRESS for mark in marks):
                     self._note(trainer.name)
             if is_open or (marks and not was_open):
@@ -243,15 +244,15 @@ class LogParser:
             self._growing = False
 
     def _by_growth(self, line: LogLine, cleaned: CleanLine, place: Place) -> list[Signal]:
-        reading = generic.read(cleaned.text)
-        if reading is None:
+        candidate = generic.read(cleaned.text)
+        if candidate is None:
             return []
         mark = Mark(
-            kind=SignalKind.PROGRESS, rule=reading.rule, step=reading.step,
-            loss=reading.loss, throughput=reading.throughput, step_time_s=reading.step_time_s,
+            kind=SignalKind.PROGRESS, rule=candidate.rule, step=candidate.step,
+            loss=candidate.loss, throughput=candidate.throughput, step_time_s=candidate.step_time_s,
         )  # fmt: skip
         growth = generic.Growth(self.memory.setdefault(_GENERIC, {}))
-        signals = growth.admit(reading, _signal(mark, line, cleaned, place))
+        signals = growth.admit(candidate, _signal(mark, line, cleaned, place))
         if signals:
             self.memory["format"] = _GENERIC
         return signals

@@ -80,7 +80,7 @@ _WORD = re.compile(r"[A-Za-z]{2}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class Candidate:
     """One line that has the shape of progress. `rises`: how often its series must have risen before it counts.
 
     `epoch`: the one that stands before the number, None where none does.
@@ -98,37 +98,37 @@ class Reading:
 
 
 def may_count(text: str) -> bool:
-    """Whether `text` holds what every reading needs. Depends on its shape alone: digits may be exchanged for others."""
+    """Whether `text` holds what every candidate has. Depends on its shape alone: digits may be exchanged for others."""
     text = text.lower()
     if "step" in text or "iter" in text or "num_updates" in text:
         return True
     return "%|" in text and ("train" in text or "loss" in text)  # the bar's name, or behind it
 
 
-def read(text: str) -> Reading | None:
+def read(text: str) -> Candidate | None:
     """What `text` says by its shape alone (rule 1 of this module)."""
     text = text[:LOOKED_AT]
-    reading = _bar(text) or _keyword(text)
-    if reading is None:
+    candidate = _bar(text) or _keyword(text)
+    if candidate is None:
         return None
     loss, throughput = _LOSS.search(text), _THROUGHPUT.search(text)
     step_time_s = _step_time(text)
     vouched = loss or throughput or step_time_s
-    if reading.rises == 0:  # a keyword among other words: without a second field it is prose
+    if candidate.rises == 0:  # a keyword among other words: without a second field it is prose
         if not vouched and not _OTHER_FIELD.search(text):
             return None
-        reading = replace(reading, rises=1 if vouched else 2)
-    if reading.rises > 1 and reading.series.endswith("/"):  # neither loss nor speed nor a total
-        reading = replace(reading, least=SMALLEST_TOTAL)
+        candidate = replace(candidate, rises=1 if vouched else 2)
+    if candidate.rises > 1 and candidate.series.endswith("/"):  # neither loss nor speed nor a total
+        candidate = replace(candidate, least=SMALLEST_TOTAL)
     return replace(
-        reading,
+        candidate,
         loss=finite(loss[1]) if loss else None,
         throughput=finite((throughput[1] or throughput[2]).replace(",", "")) if throughput else None,
         step_time_s=step_time_s,
     )
 
 
-def _bar(text: str) -> Reading | None:
+def _bar(text: str) -> Candidate | None:
     bar = bar_of(text)
     if (
         bar is None
@@ -136,25 +136,25 @@ def _bar(text: str) -> Reading | None:
         or not (_TRAINING_BAR.fullmatch(bar.what) or (not bar.what and _LOSS.search(bar.rest)))
     ):
         return None
-    return _reading("generic.bar", "bar", str(bar.step), str(bar.total), rises=2)
+    return _candidate("generic.bar", "bar", str(bar.step), str(bar.total), rises=2)
 
 
-def _keyword(text: str) -> Reading | None:
+def _keyword(text: str) -> Candidate | None:
     found = _KEYWORD.search(text)
     if found is None or _SOMETHING_ELSE.search(text, 0, found.start()) or _PREPARING.search(text):
         return None
     alone = not _WORD.search(text, 0, found.start()) and not _WORD.search(text, found.end())
     word = found[1].lower().replace(" ", "_")
-    reading = _reading("generic.step", word, found[2], found[3], rises=2 if alone else 0)
+    candidate = _candidate("generic.step", word, found[2], found[3], rises=2 if alone else 0)
     epoch = _EPOCH.search(text, 0, found.start())
-    return reading if reading is None or epoch is None else replace(reading, epoch=int(epoch[1]))
+    return candidate if candidate is None or epoch is None else replace(candidate, epoch=int(epoch[1]))
 
 
-def _reading(rule: str, word: str, digits: str, total: str | None, *, rises: int) -> Reading | None:
+def _candidate(rule: str, word: str, digits: str, total: str | None, *, rises: int) -> Candidate | None:
     step = step_of(digits)
     if step is None or (total is not None and not max(step, SMALLEST_TOTAL) <= int(total)):
         return None
-    return Reading(rule=rule, series=f"{word}/{total or ''}", step=step, rises=rises)
+    return Candidate(rule=rule, series=f"{word}/{total or ''}", step=step, rises=rises)
 
 
 def _step_time(text: str) -> float | None:
@@ -168,7 +168,7 @@ def _step_time(text: str) -> float | None:
 
 
 class Growth:
-    """Rules 2 to 5: which readings count.
+    """Rules 2 to 5: which candidates count.
 
     `memory` holds, by series: the highest number, a lower one that may begin a fall (-1: none), the rises so far, the
     lines held back, and where it counts within epochs the last of these and what the ones before it came to.
@@ -177,22 +177,22 @@ class Growth:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
-    def admit(self, reading: Reading, signal: Signal) -> list[Signal]:
-        """The progress that `reading` proves: nothing, its own `signal`, or that and those held back before it."""
-        if reading.rule == "generic.bar" and self._memory.get("keyword"):
+    def admit(self, candidate: Candidate, signal: Signal) -> list[Signal]:
+        """The progress that `candidate` proves: nothing, its own `signal`, or that and those held back before it."""
+        if candidate.rule == "generic.bar" and self._memory.get("keyword"):
             return []
-        series = self._series(f"{reading.series}@{signal.rank}@{signal.file}", reading.step)
+        series = self._series(f"{candidate.series}@{signal.rank}@{signal.file}", candidate.step)
         if series is None:
             return []
-        reading = _in_epochs(series, reading)
-        signal = replace(signal, step=reading.step)
-        if not _rises(series, reading):
-            if series["rises"] < reading.rises or reading.step < reading.least:
+        candidate = _in_epochs(series, candidate)
+        signal = replace(signal, step=candidate.step)
+        if not _rises(series, candidate):
+            if series["rises"] < candidate.rises or candidate.step < candidate.least:
                 _hold(series["held"], signal)
             return []
         held = [_unpacked(each, signal) for each in series["held"]]
         series["held"] = []
-        if reading.rule == "generic.step":
+        if candidate.rule == "generic.step":
             self._memory["keyword"] = True
         return [*held, signal]
 
@@ -203,27 +203,27 @@ class Growth:
         return every.get(name)
 
 
-def _in_epochs(series: Memory, reading: Reading) -> Reading:
-    """The reading with the number that it has over all epochs."""
-    if reading.epoch is None:
-        return reading
+def _in_epochs(series: Memory, candidate: Candidate) -> Candidate:
+    """The candidate with the number that it has over all epochs."""
+    if candidate.epoch is None:
+        return candidate
     before = series.get("base", 0)
-    if reading.epoch > series.get("epoch", reading.epoch) and before + reading.step <= series["top"]:
-        series["base"] = series["top"] + (1 if reading.step == 0 else 0)
-    series["epoch"] = max(reading.epoch, series.get("epoch", 0))
-    return replace(reading, step=min(series.get("base", 0) + reading.step, MAX_STEP))
+    if candidate.epoch > series.get("epoch", candidate.epoch) and before + candidate.step <= series["top"]:
+        series["base"] = series["top"] + (1 if candidate.step == 0 else 0)
+    series["epoch"] = max(candidate.epoch, series.get("epoch", 0))
+    return replace(candidate, step=min(series.get("base", 0) + candidate.step, MAX_STEP))
 
 
-def _rises(series: Memory, reading: Reading) -> bool:
-    step = reading.step
+def _rises(series: Memory, candidate: Candidate) -> bool:
+    step = candidate.step
     if step > series["top"]:
         series.update(top=step, low=-1, rises=series["rises"] + 1)
-        return bool(series["rises"] >= reading.rises and step >= reading.least)
+        return bool(series["rises"] >= candidate.rises and step >= candidate.least)
     if step == series["top"]:
         return False
     if 0 <= series["low"] < step:
-        series.update(top=step, low=-1, rises=max(series["rises"], reading.rises))
-        return step >= reading.least
+        series.update(top=step, low=-1, rises=max(series["rises"], candidate.rises))
+        return step >= candidate.least
     series["low"] = step
     return False
 

@@ -12,6 +12,7 @@ from recovery.core.types import SignalKind
 
 # JSON values only: it is stored between two looks at a growing log and handed back.
 Memory = dict[str, Any]
+ITS = "its"  # key of a format's memory: a line was surely its own, even if it said nothing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +43,11 @@ class Format:
 
     name: str
     words: tuple[str, ...]
+    advice: str = ""  # what makes it print its step, for those who see other lines of its own and none with one
+
+    def mute(self, memory: Memory) -> bool:
+        """Whether what it said so far shows that no progress will ever stand in the log."""
+        return False
 
     def wants(self, text: str) -> bool:
         """Whether a line with one of the words may say anything. Digits may be exchanged for others: it is the same."""

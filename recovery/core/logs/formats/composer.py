@@ -45,6 +45,7 @@ _TABLE = (
 
 class _Composer(Format):
     name = "composer"
+    advice = "Composer: give it a console_log_interval, such as 1ba."
     words = (
         "batch=", "[token=", "[sample=", "[iteration=", "[second=", *(row.literal for row in _TABLE),
     )  # fmt: skip

@@ -54,6 +54,7 @@ _TABLE = (
 
 class _DeepSpeed(InColumns):
     name = "deepspeed"
+    advice = "DeepSpeed: set steps_per_print."
     words = (
         "skipped=", "RunningAvgSamplesPerSec=", "iter time (s):", "] Saving /", "] Saving model checkpoint: ",
         *(row.literal for row in _TABLE),

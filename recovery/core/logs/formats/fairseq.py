@@ -49,6 +49,7 @@ _TABLE = (
 
 class _Fairseq(InColumns):
     name = "fairseq"
+    advice = "fairseq: set --log-format simple and a --log-interval."
     words = ("num_updates", *(row.literal for row in _TABLE))
 
     def columns(self, text: str) -> Columns | None:

@@ -40,6 +40,7 @@ _TABLE = (
 
 class _GptNeoX(InColumns):
     name = "gpt_neox"
+    advice = "GPT-NeoX: set log_interval."
     words = ("samples/sec: ", *(row.literal for row in _TABLE))
 
     def columns(self, text: str) -> Columns | None:

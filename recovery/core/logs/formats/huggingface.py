@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from recovery.core.logs.fields import NUMBER, Bar, Says, bar_of, checkpoint_at, number, said
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.logs.marks import ITS, Format, Mark, Memory, step_of
 from recovery.core.types import SignalKind as S
 
 _LOSS = re.compile(rf"[{{ ,]['\"]loss['\"]: ['\"]?({NUMBER})")
@@ -42,6 +42,7 @@ _TABLE = (
 
 class _HuggingFace(Format):
     name = "huggingface"
+    advice = "Hugging Face Trainer: leave its bar on (disable_tqdm=False), which alone has the step; set logging_steps."
     words = (
         "%|", "'loss': ", '"loss": ', "'eval_runtime': ", "'train_runtime': ", "Loading model from ",
         "Total optimization steps", *(row.literal for row in _TABLE),
@@ -63,6 +64,7 @@ class _HuggingFace(Format):
             mark = said(text, _TABLE)
             return (*(() if bar.what else _bar(bar, memory)), *((mark,) if mark else ()))
         if found := _TOTAL.search(text):
+            memory[ITS] = True
             memory["total"] = step_of(found[1].replace(",", ""))
         elif found := _LOADING.search(text):
             memory["folder"] = checkpoint_at(found[1])[0][:1000]
@@ -90,6 +92,8 @@ def _dict(text: str, upon: Bar | None, memory: Memory) -> Sequence[Mark]:
         memory.pop("bar", None)
         return (Mark(kind=S.EVAL_FINISHED, rule="huggingface.evaluated", all_ranks=True),)
     found = _LOSS.search(text)
+    if found:
+        memory[ITS] = True
     bar = _last_bar(upon, memory) if found else None
     if found is None or bar is None:
         return ()

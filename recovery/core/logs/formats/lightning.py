@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from recovery.core.logs.fields import NUMBER, Bar, Says, bar_of, number, pace, said
 from recovery.core.logs.lines import CleanLine
-from recovery.core.logs.marks import Format, Mark, Memory, step_of
+from recovery.core.logs.marks import ITS, Format, Mark, Memory, step_of
 from recovery.core.types import SignalKind as S
 
 _EPOCH = re.compile(r"Epoch ([0-9]{1,6})(?:: ?)?$")
@@ -26,6 +26,8 @@ _OPEN_END = re.compile(r"Epoch 0: : ([0-9]{1,10})it \[[0-9:]{1,12}, {0,12}([^\]]
 _LOSS = re.compile(rf"(?:^|[, ])(?:train[_/])?loss(?:_step)?=({NUMBER})")
 _STEP = re.compile(r"(?:^|[, ])(?:global_step|step)=([0-9]{1,10})(?:\.0{1,4})?(?![0-9.])")
 _VALIDATION = ("Validation DataLoader", "Validation:", "Validating:")
+_RICH = "Params ┃"  # of the table of a model's layers, where the package rich is installed: then its bar is the default
+_FIRST_BAR = "Training: |"  # of tqdm's
 _ITS_LINES = (
     "GPU available: ", "CUDA_VISIBLE_DEVICES: [", "`Trainer.fit` stopped: ", "Sanity Checking", "Validation DataLoader",
 )  # fmt: skip
@@ -51,14 +53,19 @@ _TABLE = (
 
 class _Lightning(Format):
     name = "lightning"
-    words = ("Epoch ", *_VALIDATION, *_ITS_LINES, *(row.literal for row in _TABLE))
+    advice = "Lightning: its rich bar leaves nothing in a log: set callbacks=[TQDMProgressBar()], or print the step."
+    words = ("Epoch ", _RICH, _FIRST_BAR, *_VALIDATION, *_ITS_LINES, *(row.literal for row in _TABLE))
+
+    def mute(self, memory: Memory) -> bool:
+        return bool(memory.get("rich"))
 
     def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         text = line.text
         if "reduced_train_loss" in text:  # NeMo's
             return ()
         if any(word in text for word in _ITS_LINES):
-            memory["its"] = True
+            memory[ITS] = True
+        _look_for_rich(text, memory)
         mark = _bar(text, memory) or said(text, _TABLE)
         if mark is None:
             return ()
@@ -66,6 +73,14 @@ class _Lightning(Format):
             return ()
         memory["evaluating"] = mark.kind is S.EVAL_STARTED
         return (mark,)
+
+
+def _look_for_rich(text: str, memory: Memory) -> None:
+    """Note whether the bar is rich's, which writes nothing into a file before the end."""
+    if _RICH in text:
+        memory["rich"] = True
+    elif _FIRST_BAR in text or "%|" in text:
+        memory.pop("rich", None)
 
 
 def _bar(text: str, memory: Memory) -> Mark | None:
@@ -85,7 +100,7 @@ def _count(epoch: int, bar: Bar) -> int | None:
 
 
 def _progress(counted: int | None, rest: str, memory: Memory) -> Mark | None:
-    if not (memory.get("its") or "v_num=" in rest):
+    if not (memory.get(ITS) or "v_num=" in rest):
         return None
     logged = _STEP.search(rest)
     step = step_of(logged[1]) if logged else counted

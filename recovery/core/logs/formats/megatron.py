@@ -41,6 +41,7 @@ _VALIDATED = re.compile(r"\bvalidation(?:-\S{1,80})? loss at iteration ([0-9]{1,
 
 class _Megatron(InColumns):
     name = "megatron"
+    advice = "Megatron-LM: set --log-interval; its last rank prints, whose output must be in the log."
     words: tuple[str, ...] = (
         *_ITS_FIELDS, "aving checkpoint at iteration ", "saving non-persistent checkpoint at ", _FRESH, _DONE,
         "scheduled an async checkpoint save at ", "successfully saved checkpoint ", "successfully loaded checkpoint ",

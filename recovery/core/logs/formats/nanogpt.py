@@ -34,6 +34,7 @@ _TABLE = (
 
 class _NanoGpt(InColumns):
     name = "nanogpt"
+    advice = "nanoGPT: set log_interval."
     words = ("iter ", *(row.literal for row in _TABLE))
 
     def columns(self, text: str) -> Columns | None:

@@ -52,6 +52,7 @@ _TABLE = (
 
 class _NeMo(InColumns):
     name = "nemo"
+    advice = "NeMo: keep its ProgressPrinter, or Lightning's TQDMProgressBar, among the callbacks."
     words = ("reduced_train_loss", "Validation: iteration ", *(row.literal for row in _TABLE))
 
     def columns(self, text: str) -> Columns | None:

@@ -51,6 +51,7 @@ _TABLE = (
 
 class _OlmoCore(Format):
     name = "olmo_core"
+    advice = "OLMo-core: keep its ConsoleLoggerCallback among the callbacks."
     words = (
         "[step=", "Loading checkpoint from '", "Will resume training from step ", *(row.literal for row in _TABLE),
     )  # fmt: skip

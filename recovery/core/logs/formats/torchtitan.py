@@ -48,6 +48,7 @@ _TABLE = (
 
 class _Torchtitan(InColumns):
     name = "torchtitan"
+    advice = "torchtitan: set metrics.log_freq."
     words = ("step: ", "the checkpoint", "Training starts at step", *(row.literal for row in _TABLE))
 
     def columns(self, text: str) -> Columns | None:

@@ -42,6 +42,7 @@ _TABLE = (
 
 class _Torchtune(InColumns):
     name = "torchtune"
+    advice = "torchtune: its bar, on standard error, has the step: have that in the log."
     words = ("|Loss: ", *(row.literal for row in _TABLE))
 
     def columns(self, text: str) -> Columns | None:
