@@ -74,6 +74,7 @@ class _Search:
     marks: dict[str, str] = field(default_factory=dict)
     refused: Refused | None = None
     entries: int = 0
+    seen: set[tuple[int, int, int]] = field(default_factory=set)
 
     def walk(self, folder: str, names: list[str | re.Pattern[str]], found: FoundLog) -> None:
         """Look below `folder` for what the rest of the names say."""
@@ -82,7 +83,7 @@ class _Search:
         if not names:
             self._take(replace(found, path=folder))
             return
-        for entry in self._entries(folder):
+        for entry in self._entries(folder, len(names)):
             hit = re.fullmatch(names[0], entry.name) if entry.name.isprintable() else None
             if hit is None:
                 continue
@@ -101,7 +102,8 @@ class _Search:
         if stat.S_ISREG(info.st_mode) and info.st_mtime >= self.since:
             self.files.append(found)
 
-    def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
+    def _entries(self, folder: str, depth: int) -> Iterator[os.DirEntry[str]]:
+        """`depth`: how many names are still to come. A folder that links lead to again has nothing else to show."""
         mark = file_mark(folder or "/")
         try:
             descriptor = open_folder(folder or "/", roots=self.roots, setting=ROOTS_SETTING)
@@ -112,6 +114,10 @@ class _Search:
             return
         self.marks[folder or "/"] = mark
         try:
+            info = os.fstat(descriptor)
+            if (info.st_dev, info.st_ino, depth) in self.seen:
+                return
+            self.seen.add((info.st_dev, info.st_ino, depth))
             with os.scandir(descriptor) as entries:
                 for entry in entries:
                     self.entries += 1

@@ -70,6 +70,23 @@ def test_only_regular_files_count_among_many(root: Path) -> None:
     assert names(find(root, "*.out"), root) == ["a.out", "link.out"]
 
 
+def test_links_that_lead_back_multiply_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "a.out").touch()
+    for name in "abcdefgh":
+        (root / name).symlink_to(".")
+    listed: list[object] = []
+    scan = os.scandir
+
+    def counting(folder: int) -> object:
+        listed.append(folder)
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", counting)
+    found = find(root, "*/*/*/*/*/*.out")
+    assert [log.path.count("/") for log in found.files] == [str(root).count("/") + 6]
+    assert (len(listed), found.cut) == (6, False)
+
+
 def test_no_folder_outside_the_roots_is_listed(root: Path) -> None:
     write(root.parent, "outside/a.out")
     found = find_logs(log_pattern(f"{root.parent}/outside/*.out", JOB), roots=[str(root)])
