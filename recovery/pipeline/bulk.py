@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from django.db import connection
 from django.db.models import Model
@@ -32,12 +32,34 @@ def write_changes(rows: Sequence[Row], fields: Sequence[str]) -> None:
         )
 
 
+class Snapshot(Generic[Row]):
+    """Rows as they were read, to write what has changed since: those columns in which any of them differs.
+
+    Most of what a poll writes is a few columns of many.
+    """
+
+    def __init__(self, rows: Iterable[Row], fields: Sequence[str]) -> None:
+        """`fields`: at least two, of which the others are never written."""
+        self._fields = fields
+        self._values = attrgetter(*fields)
+        self._before: dict[object, tuple[object, ...]] = {row.pk: self._values(row) for row in rows}
+
+    def write(self, rows: Sequence[Row]) -> None:
+        pairs = [(self._before[row.pk], self._values(row)) for row in rows]
+        differing = [
+            name
+            for place, name in enumerate(self._fields)
+            if any(before[place] != after[place] for before, after in pairs)
+        ]
+        update_rows(rows, differing)
+
+
 def update_rows(rows: Sequence[Row], fields: Sequence[str]) -> None:
     """Write these columns of rows, as one prepared statement that is run for each; what was deleted stays so.
 
     In the order of the keys, so that two writers wait for each other instead of for ever.
     """
-    if not rows:
+    if not rows or not fields:
         return
     meta = type(rows[0])._meta
     columns = [column for column in meta.concrete_fields if column.name in fields]

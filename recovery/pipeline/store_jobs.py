@@ -17,7 +17,7 @@ from recovery.core.identity import Identity, identify
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Job
 from recovery.pipeline import job_rows
-from recovery.pipeline.bulk import CHUNK, chunks, write_changes
+from recovery.pipeline.bulk import CHUNK, Snapshot, chunks
 from recovery.pipeline.store_runs import give_runs
 from recovery.pipeline.unlisted import Listed, store_unlisted
 from recovery.slurm.base import JobRecord
@@ -40,10 +40,17 @@ def store_jobs(
 
     `previous`: the time of that picture; None where there was none of this controller.
     """
-    differing = [record for job_id, record in records.items() if _differs(record, known.get(job_id))]
+    keys = {job_id: row.key for job_id, row in known.items()}
+    differing = [record for job_id, record in records.items() if keys.get(job_id) != job_rows.record_key(record)]
     jobs = _newest_jobs(cluster, differing, known)
     attempts = _attempts_of(jobs.values())
-    changes = _Changes(cluster=cluster, previous=previous, now=now)
+    changes = _Changes(
+        cluster=cluster,
+        previous=previous,
+        now=now,
+        jobs=Snapshot(jobs.values(), job_rows.JOB_FIELDS),
+        attempts=Snapshot((one for some in attempts.values() for one in some), ATTEMPT_CHANGES),
+    )
     for record in differing:
         job = jobs.get(record.job_id)
         changes.take(record, job, attempts.get(job.pk, []) if job else [])
@@ -51,10 +58,6 @@ def store_jobs(
     gone = [row for job_id, row in known.items() if job_id not in records or row.pk in changes.replaced]
     if gone:
         store_unlisted(gone, records, accounting=cluster.accounting, now=now)
-
-
-def _differs(record: JobRecord, known: Listed | None) -> bool:
-    return known is None or known.key != job_rows.record_key(record)
 
 
 def _newest_jobs(cluster: Cluster, records: Sequence[JobRecord], known: Mapping[str, Listed]) -> dict[str, Job]:
@@ -84,6 +87,8 @@ class _Changes:
     cluster: Cluster
     previous: datetime | None
     now: datetime
+    jobs: Snapshot[Job]
+    attempts: Snapshot[Attempt]
     new_jobs: list[Job] = field(default_factory=list)
     changed_jobs: list[Job] = field(default_factory=list)
     new_attempts: list[Attempt] = field(default_factory=list)
@@ -175,9 +180,9 @@ class _Changes:
         if self.new_jobs:
             give_runs(self.cluster, self.new_jobs, now=self.now)
             Job.objects.bulk_create(self.new_jobs, batch_size=CHUNK)
-        write_changes(self.changed_jobs, job_rows.JOB_FIELDS)
+        self.jobs.write(self.changed_jobs)
         Attempt.objects.bulk_create(self.new_attempts, batch_size=CHUNK)
-        write_changes(self.changed_attempts, ATTEMPT_CHANGES)
+        self.attempts.write(self.changed_attempts)
         audit.record_all(
             "attempt.requeued", [(attempt.pk, why) for attempt, why in self.ended],
             actor=SYSTEM, at=self.now, subject_kind="attempt",

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from recovery.core.types import NodeState
 from recovery.models import Cluster, Node, NodeEvent
-from recovery.pipeline.bulk import chunks, write_changes
+from recovery.pipeline.bulk import chunks, update_rows
 from recovery.pipeline.facts import as_json
 from recovery.slurm.base import NodeRecord, Operation, SlurmClient, SlurmError
 
@@ -24,29 +24,31 @@ def store_nodes(cluster: Cluster, records: Sequence[NodeRecord], *, now: datetim
 
     `cluster.seen_at` is still the time of the picture before.
     """
-    known = {node.name: node for node in Node.objects.filter(cluster=cluster)}
+    nodes = Node.objects.filter(cluster=cluster)
+    rows = {name: row for name, *row in nodes.values_list("name", *NODE_FIELDS)}  # a node that is the same is no object
+    listed = {record.name[:LONGEST_NAME]: record for record in records}  # each once, whatever the answer does
+    differing = {name: record for name, record in listed.items() if rows.get(name) != _told(record)}
+    gone = rows.keys() - listed.keys()
+    known = {node.name: node for some in chunks([*differing, *gone]) for node in nodes.filter(name__in=some)}
     new: list[Node] = []
     changed: list[Node] = []
     events: list[NodeEvent] = []
-    listed = {record.name[:LONGEST_NAME]: record for record in records}  # each once, whatever the answer does
-    for name, record in listed.items():
+    for name, record in differing.items():
         stored = known.get(name)
         node = stored or Node(cluster=cluster, name=name, changed_at=now)
-        before, old, words = _row(node), node.state, node.reason
-        _fill(node, record)
+        old, words = node.state, node.reason
+        for column, value in zip(NODE_FIELDS, _told(record), strict=True):
+            setattr(node, column, value)
         if old != node.state:
             node.changed_at = now
         if old != node.state or (node.reason != words and node.state != NodeState.UP):
             events.append(_event(cluster, node, old=old, now=now))
-        if stored is None:
-            new.append(node)
-        elif _row(node) != before:
-            changed.append(node)
-    gone = [known[name] for name in known.keys() - listed.keys()]
-    events += [NodeEvent(cluster=cluster, node=n.name, at=now, seen_at=now, old=n.state) for n in gone]
+        (new if stored is None else changed).append(node)
+    lost = [known[name] for name in gone & known.keys()]
+    events += [NodeEvent(cluster=cluster, node=node.name, at=now, seen_at=now, old=node.state) for node in lost]
     Node.objects.bulk_create(new)
-    write_changes(changed, [*NODE_FIELDS, "changed_at"])
-    for some in chunks([node.pk for node in gone]):
+    update_rows(changed, [*NODE_FIELDS, "changed_at"])
+    for some in chunks([node.pk for node in lost]):
         Node.objects.filter(pk__in=some).delete()
     NodeEvent.objects.bulk_create(_worth_telling(cluster, events))
 
@@ -68,15 +70,12 @@ def _event(cluster: Cluster, node: Node, *, old: str, now: datetime) -> NodeEven
     )  # fmt: skip
 
 
-def _fill(node: Node, record: NodeRecord) -> None:
-    node.state, node.raw_state = record.state, record.raw_state[:100]
-    node.partitions, node.features, node.gpus = list(record.partitions), list(record.features), record.gpus
-    node.switch = record.switch[:100]
-    node.reason, node.reason_by, node.reason_at = record.reason[:300], record.reason_by[:100], record.reason_at
-
-
-def _row(node: Node) -> tuple[object, ...]:
-    return tuple(getattr(node, field) for field in NODE_FIELDS)
+def _told(record: NodeRecord) -> list[object]:
+    """In the order of NODE_FIELDS, as the columns hold it."""
+    return [
+        record.state.value, record.raw_state[:100], list(record.partitions), record.reason[:300],
+        record.reason_by[:100], record.reason_at, list(record.features), record.gpus, record.switch[:100],
+    ]  # fmt: skip
 
 
 def forget_old_events(cluster: Cluster, *, now: datetime) -> None:

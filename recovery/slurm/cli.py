@@ -81,13 +81,14 @@ class CliClient(SlurmClient):
     def jobs_since(self, mark: str) -> JobsPicture:
         """The mark is a digest of the answers: squeue itself can't be asked for changes."""
         listing = self._squeue()
-        if listing.is_plain and listing.digest({}) == mark:
+        plain = listing.digest({}) if listing.is_plain else ""
+        if plain and plain == mark:
             return JobsPicture(jobs=None, mark=mark)
         found = self._rows(listing)
         if not found:
             self._confirm_no_jobs()
         reasons = self._reasons(found)
-        now = listing.digest(reasons)
+        now = plain or listing.digest(reasons)
         return JobsPicture(jobs=None if now == mark else self._records(found, reasons), mark=now)
 
     def job(self, job_id: str) -> JobRecord:

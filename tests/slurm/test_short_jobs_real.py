@@ -8,6 +8,7 @@ import pytest
 
 from recovery.core.types import FindingKind
 from recovery.models import Attempt, Cluster, Incident
+from recovery.pipeline import reconcile
 from tests.slurm.test_each_action_real import RealDesk, real
 
 pytestmark = [pytest.mark.slurm, pytest.mark.django_db]
@@ -20,8 +21,8 @@ def test_each_job_that_dies_between_two_polls_opens_a_case(real: RealDesk) -> No
     cluster = Cluster.objects.get()
     jobs = []
     for number in range(JOBS):
-        picture = Cluster.objects.get().seen_at
-        real.until(lambda old=picture: Cluster.objects.get().seen_at != old)
+        Cluster.objects.update(next_look_at=reconcile.utc_now())
+        real.tick()
         jobs.append(
             real.lab.submit("#!/bin/sh\nexit 3\n", work_dir=real.folder, options=[f"--job-name=short-{number}"])
         )
