@@ -15,7 +15,7 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.speech import steps
 from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
 from recovery.models import Attempt, Cluster, Incident, Recommendation
-from recovery.pipeline import account, decide, fleet, node_memory, suspects
+from recovery.pipeline import account, decide, earned, fleet, node_memory, suspects
 from recovery.pipeline.act import carry_out
 from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence, rest_on_outbreak
 from recovery.pipeline.leasing import ClientFor, Clock, with_lease
@@ -93,6 +93,7 @@ def work_on_incident(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
             incident.refresh_from_db()
             if incident.state == IncidentState.CLOSED:
                 node_memory.remember(incident, now=clock())
+                earned.review(incident, now=clock())
                 return None
             if incident.state == before:
                 return next_look or clock() + _rhythm(incident, clock())
