@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
@@ -20,9 +19,8 @@ from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
 from recovery.pipeline.blind_spells import note_blindness
 from recovery.pipeline.bulk import CHUNK, update_rows
-from recovery.pipeline.reading import ALL_RANKS, Reading, ReadLog, read_attempt
+from recovery.pipeline.reading import ALL_RANKS, Reading
 from recovery.pipeline.samples import store_samples
-from recovery.sources.job_logs import read_log
 
 MOST_FAILURES = 5000  # failure lines of one attempt that are kept
 
@@ -34,21 +32,6 @@ OWN_FIELDS = (
 )  # fmt: skip
 QUIET_FIELDS = ("quiet_until", "quiet_of", "pace")  # how long the last judgement holds (judge.py)
 POSITION = ("inode", "offset", "line", "head", "grew_at", "error", "mark")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IngestOutcome:
-    more: bool  # bytes are left for the next look
-
-
-def ingest_attempt(attempt: Attempt, *, now: datetime, read: ReadLog = read_log) -> IngestOutcome:
-    """Read on in the attempt's logs and store what they say."""
-    if attempt.started_at is None or attempt.pk in superseded([attempt]):
-        return IngestOutcome(more=False)
-    reading = read_attempt(attempt, positions([attempt.pk]).get(attempt.pk, {}), now=now, read=read)
-    store_readings([reading], now=now)
-    attempt.save(update_fields=["read_at"])
-    return IngestOutcome(more=reading.more)
 
 
 def superseded(attempts: Iterable[Attempt]) -> set[int]:

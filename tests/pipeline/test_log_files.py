@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Attempt, LogFile, Sample
 from recovery.pipeline import reading
-from recovery.pipeline.ingest import ingest_attempt
+from recovery.pipeline.ingest import positions, store_readings
 from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
-from recovery.pipeline.reading import read_attempt
+from recovery.pipeline.reading import Reading, read_attempt
 from recovery.sources import find_logs, rotated
 from recovery.sources.cursor import Cursor
 from tests.core.logs.lines import megatron
@@ -39,6 +40,13 @@ def attempt(tmp_path: Path, settings: Any) -> Make:
 def write(folder: Path, **texts: str) -> None:
     for name, text in texts.items():
         (folder / f"{name}.out").write_text(text)
+
+
+def ingest(attempt: Attempt, *, now: datetime) -> Reading:
+    """One look at the logs of one attempt."""
+    found = read_attempt(attempt, positions([attempt.pk]).get(attempt.pk, {}), now=now)
+    store_readings([found], now=now)
+    return found
 
 
 def test_without_a_comment_the_jobs_own_output_is_read(attempt: Make) -> None:
@@ -75,7 +83,7 @@ def test_a_rank_without_a_label_in_its_lines_has_the_one_of_its_file(attempt: Ma
     made = attempt(f"{tmp_path}/r%t.out")
     lines = "".join(f"step {step} loss 2.5\n" for step in (10, 20, 30))
     write(tmp_path, r0=lines, r3=lines)
-    ingest_attempt(made, now=ago(0))
+    ingest(made, now=ago(0))
     assert set(Sample.objects.values_list("rank", "step")) == {(rank, s) for rank in (0, 3) for s in (10, 20, 30)}
     assert set(LogFile.objects.exclude(line=0).values_list("path", "line")) == {
         (f"{tmp_path}/r0.out", 3),
@@ -90,13 +98,13 @@ def test_files_that_are_left_out_are_said_and_blind_nobody(
     made = attempt(f"{tmp_path}/r%t.out")
     write(tmp_path, r0="step 1 loss 2\nstep 2 loss 2\n", r1="", r2="", r7="")
     assert [log.rank for log in log_files(made).files] == [0, 7]
-    ingest_attempt(made, now=ago(0))
+    ingest(made, now=ago(0))
     said = "are read: there are 2 more than the 2 that are; the highest rank is among those."
     assert LogFile.objects.get(path=str(tmp_path)).error == f"Not all files of {tmp_path}/r%t.out {said}"
     assert made.blind_reason == ""
     (tmp_path / "r1.out").unlink()
     (tmp_path / "r2.out").unlink()
-    ingest_attempt(made, now=ago(-30))
+    ingest(made, now=ago(-30))
     assert LogFile.objects.get(path=str(tmp_path)).error == ""
 
 
@@ -107,10 +115,10 @@ def test_many_logs_full_of_progress_are_read_over_several_looks(
     made = attempt(f"{tmp_path}/r%t.out")
     lines = "".join(f"step {step} loss 2\n" for step in range(1, 5))
     write(tmp_path, r0=lines, r1=lines, r2=lines)
-    assert ingest_attempt(made, now=ago(30)).more
+    assert ingest(made, now=ago(30)).more
     assert set(Sample.objects.values_list("rank", flat=True)) == {0}
-    assert ingest_attempt(made, now=ago(20)).more
-    assert not ingest_attempt(made, now=ago(10)).more
+    assert ingest(made, now=ago(20)).more
+    assert not ingest(made, now=ago(10)).more
     assert set(Sample.objects.values_list("rank", "step")) == {
         (rank, step) for rank in range(3) for step in range(1, 5)
     }
@@ -119,9 +127,9 @@ def test_many_logs_full_of_progress_are_read_over_several_looks(
 def test_a_log_that_appears_late_among_others_is_read_from_its_start(attempt: Make, tmp_path: Path) -> None:
     made = attempt(f"{tmp_path}/r%t.out")
     write(tmp_path, r0="step 1 loss 2\nstep 2 loss 2\n")
-    ingest_attempt(made, now=ago(0))
+    ingest(made, now=ago(0))
     write(tmp_path, r5="step 7 loss 2\nstep 8 loss 2\n")
-    ingest_attempt(made, now=ago(-30))
+    ingest(made, now=ago(-30))
     assert set(Sample.objects.values_list("rank", "step")) == {(0, 1), (0, 2), (5, 7), (5, 8)}
 
 
@@ -130,7 +138,7 @@ def test_a_log_that_is_gone_is_searched_for_once_and_read_when_it_is_back(
 ) -> None:
     made, log = attempt(f"{tmp_path}/a.out"), tmp_path / "a.out"
     write(tmp_path, a="step 1 loss 2\nstep 2 loss 2\n")
-    ingest_attempt(made, now=ago(30))
+    ingest(made, now=ago(30))
     searched: list[str] = []
 
     def search(path: str, cursor: Cursor, *, roots: Sequence[str], setting: str) -> str:
@@ -140,27 +148,27 @@ def test_a_log_that_is_gone_is_searched_for_once_and_read_when_it_is_back(
     monkeypatch.setattr(rotated, "renamed", search)
     log.rename(tmp_path / "elsewhere")
     for look in range(3):
-        ingest_attempt(made, now=ago(20 - look))
+        ingest(made, now=ago(20 - look))
         assert "does not exist" in made.blind_reason
     assert searched == [str(log)]
     write(tmp_path, a="step 3 loss 2\nstep 4 loss 2\n")
-    ingest_attempt(made, now=ago(0))
+    ingest(made, now=ago(0))
     assert (made.last_step, made.blind_reason) == (4, "")
 
 
 def test_a_log_that_is_emptied_is_said_unless_its_copy_was_read(attempt: Make, tmp_path: Path) -> None:
     made, log = attempt(f"{tmp_path}/a.out"), tmp_path / "a.out"
     write(tmp_path, a="step 1 loss 2\n")
-    ingest_attempt(made, now=ago(30))
+    ingest(made, now=ago(30))
     write(tmp_path, a="step 1 loss 2\nstep 2 loss 2\nstep 3 loss 2\n")
     shutil.copy(log, tmp_path / "a.out.1")
     write(tmp_path, a="step 4 loss 2\n")
-    ingest_attempt(made, now=ago(20))
+    ingest(made, now=ago(20))
     assert set(Sample.objects.values_list("step", flat=True)) == {1, 2, 3, 4}
     assert LogFile.objects.get().error == ""
     write(tmp_path, a="step 7 loss 2\n")
     for look in range(3):
-        ingest_attempt(made, now=ago(10 - look))
+        ingest(made, now=ago(10 - look))
         assert LogFile.objects.get().error.startswith("It was emptied or replaced while it was followed (seen ")
     assert (LogFile.objects.get().mark != "", made.last_step, made.blind_reason) == (True, 7, "")
 
@@ -168,10 +176,10 @@ def test_a_log_that_is_emptied_is_said_unless_its_copy_was_read(attempt: Make, t
 def test_that_a_restart_empties_the_log_is_nothing_to_be_said(attempt: Make, tmp_path: Path) -> None:
     made = attempt(f"{tmp_path}/a.out")
     write(tmp_path, a="step 1 loss 2\nstep 2 loss 2\n")
-    ingest_attempt(made, now=ago(30))
+    ingest(made, now=ago(30))
     again = make_attempt(job=made.job, number=1, started_at=ago(25), ended_at=None, last_step=None)
     write(tmp_path, a="step 3 loss 2\nstep 4 loss 2\n")
-    ingest_attempt(again, now=ago(20))
+    ingest(again, now=ago(20))
     assert again.last_step == 4
     assert not LogFile.objects.exclude(error="").exists()
 
@@ -194,10 +202,10 @@ def test_the_newest_step_of_a_long_backlog_counts_before_its_turn_comes(attempt:
         for _ in range(25):
             file.write(("chatter " * 12 + "\n") * 10_000)
         file.write(f"{megatron(900)}\n")
-    assert ingest_attempt(made, now=ago(0)).more
+    assert ingest(made, now=ago(0)).more
     assert made.last_step == 900
     assert set(Sample.objects.values_list("step", flat=True)) == {1, 2, 3}
-    while ingest_attempt(made, now=ago(-10)).more:
+    while ingest(made, now=ago(-10)).more:
         pass
     assert set(Sample.objects.values_list("step", flat=True)) == {1, 2, 3, 900}
     assert Sample.objects.count() == 4
