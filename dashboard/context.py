@@ -44,4 +44,4 @@ def _shell(request: HttpRequest) -> reads.Shell | None:
     actor: Actor | None = getattr(request, "actor", None)
     if actor is None or not actor.can(Permission.VIEW):
         return None
-    return reads.shell(str(request.session.get(reads.SESSION_KEY, "")), now=timezone.now())
+    return reads.shell(str(request.session.get(reads.SESSION_KEY, "")), actor=actor, now=timezone.now())

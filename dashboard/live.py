@@ -19,7 +19,9 @@ from typing import TypeVar
 
 from django.db import connection
 
+from recovery.access import Actor, Permission, Place
 from recovery.models import Event
+from recovery.selectors.scope import PRIVATE, places_of
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ class Change:
     subject: str
     incident: int | None
     verb: str
+    place: Place | None = None  # of the incident
 
     def message(self) -> str:
         data = {"kind": self.kind, "subject": self.subject, "incident": self.incident, "verb": self.verb}
@@ -57,11 +60,26 @@ def newest_id() -> int:
 
 def fetch_since(after: int, most: int) -> list[Change]:
     """At most so many changes with a greater id, oldest first."""
-    rows = Event.objects.filter(pk__gt=after).order_by("id").only(*_COLUMNS)[:most]
+    rows = list(Event.objects.filter(pk__gt=after).order_by("id").only(*_COLUMNS)[:most])
+    places = places_of({row.incident_id for row in rows if row.incident_id is not None})
     return [
-        Change(id=row.pk, kind=row.subject_kind, subject=row.subject_id, incident=row.incident_id, verb=row.verb)
+        Change(
+            id=row.pk, kind=row.subject_kind, subject=row.subject_id, incident=row.incident_id, verb=row.verb,
+            place=places.get(row.incident_id or 0),
+        )
         for row in rows
-    ]
+    ]  # fmt: skip
+
+
+def may_hear(actor: Actor, change: Change) -> bool:
+    """Whether a change is told to them: of an incident where they may see it; a log-in, say, only where all is seen."""
+    if actor.sees_everything:
+        return change.kind not in PRIVATE or actor.can(Permission.AUDIT_VIEW)
+    if change.incident is not None:
+        return change.place is not None and actor.can(Permission.VIEW, change.place)
+    if change.kind == "cluster":
+        return change.subject.isdecimal() and any(grant.touches(int(change.subject)) for grant in actor.grants or ())
+    return change.kind == "policy"
 
 
 _COLUMNS = ("id", "subject_kind", "subject_id", "incident_id", "verb")
@@ -185,7 +203,12 @@ def hub() -> Hub:
 
 
 async def stream(
-    here: Hub, after: int | None, *, heartbeat_s: float = HEARTBEAT_S, life_s: float = LIFE_S
+    here: Hub,
+    after: int | None,
+    *,
+    hears: Callable[[Change], bool],
+    heartbeat_s: float = HEARTBEAT_S,
+    life_s: float = LIFE_S,
 ) -> AsyncGenerator[str, None]:
     """The body of one stream: what was missed since the id `after`, then changes, and a comment line when silent."""
     end = monotonic() + life_s
@@ -195,12 +218,16 @@ async def stream(
         if len(missed) > BATCH:
             yield RESET
         else:
-            for change in missed:
+            for change in filter(hears, missed):
                 yield change.message()
+        said = monotonic()  # what others hear doesn't keep this stream alive
         while monotonic() < end:
             try:
-                told = await asyncio.wait_for(queue.get(), timeout=heartbeat_s)
+                told = await asyncio.wait_for(queue.get(), timeout=max(0.0, said + heartbeat_s - monotonic()))
             except TimeoutError:
                 yield ": still here\n\n"
-                continue
-            yield RESET if told is None else told.message()
+            else:
+                if told is not None and not hears(told):
+                    continue
+                yield RESET if told is None else told.message()
+            said = monotonic()

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
+from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
@@ -18,6 +19,8 @@ from dashboard import errors
 from dashboard.reads.shell import SESSION_KEY
 from recovery.access import Actor, Forbidden, Permission, actor_for, require
 from recovery.models import Cluster
+from recovery.selectors import NotFound
+from recovery.selectors.scope import reach, visible_to
 
 
 class DeskRequest(HttpRequest):
@@ -32,8 +35,11 @@ class DeskRequest(HttpRequest):
 View = Callable[..., HttpResponseBase]
 
 
-def page(permission: Permission = Permission.VIEW) -> Callable[[View], View]:
-    """Log in first; then the permission, else the forbidden page with the sentence that says who can grant it."""
+def page(permission: Permission = Permission.VIEW, *, of: type[Model] | None = None) -> Callable[[View], View]:
+    """Log in first; then the permission, else the forbidden page with the sentence that says who can grant it.
+
+    `of` is what the address names by its key: to whom it is not visible there is no such page.
+    """
 
     def decorate(view: View) -> View:
         @wraps(view)
@@ -43,7 +49,7 @@ def page(permission: Permission = Permission.VIEW) -> Callable[[View], View]:
             desk = cast(DeskRequest, request)
             desk.now = timezone.now()
             desk.actor = actor_for(request.user)
-            response = _answer(view, desk, permission, *args, **kwargs)
+            response = _answer(view, desk, permission, of, *args, **kwargs)
             response.headers.setdefault("Cache-Control", "no-store")  # nothing is left behind after the log-out
             return response
 
@@ -53,9 +59,16 @@ def page(permission: Permission = Permission.VIEW) -> Callable[[View], View]:
 
 
 def _answer(
-    view: View, request: DeskRequest, permission: Permission, *args: object, **kwargs: object
+    view: View,
+    request: DeskRequest,
+    permission: Permission,
+    of: type[Model] | None,
+    *args: object,
+    **kwargs: object,
 ) -> HttpResponseBase:
     try:
+        if of is not None and request.actor.can(Permission.VIEW):
+            _reach(of, cast(int, kwargs["pk"]), request.actor, permission)
         require(request.actor, permission)
         return view(request, *args, **kwargs)
     except Forbidden as refusal:
@@ -63,6 +76,13 @@ def _answer(
     except Http404 as missing:
         # here and not by Django's handler: with DEBUG that one shows its own page, outside the shell
         return errors.not_found(request, missing)
+
+
+def _reach(of: type[Model], pk: int, actor: Actor, permission: Permission) -> None:
+    try:
+        reach(of, pk, actor, permission)
+    except NotFound as missing:
+        raise Http404(str(missing)) from missing
 
 
 def _log_in(request: HttpRequest) -> HttpResponse:
@@ -75,7 +95,7 @@ def _log_in(request: HttpRequest) -> HttpResponse:
 def chosen_cluster(request: DeskRequest) -> Cluster | None:
     """The cluster that the reader has in view; None: all."""
     name = request.session.get(SESSION_KEY, "")
-    return Cluster.objects.filter(name=name).first() if name else None
+    return visible_to(Cluster.objects.filter(name=name), request.actor).first() if name else None
 
 
 def is_part(request: DeskRequest, parts: Sequence[str]) -> bool:

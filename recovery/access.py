@@ -92,8 +92,11 @@ def place_of(subject: Subject) -> Place:
 
 
 def owners_decide(subject: Subject) -> bool:
-    """Whether the policy lets training users decide on their own runs here. No policy can say so yet: they may not."""
-    return False
+    """Whether the policy lets training users decide on their own runs here: the recommendation says so."""
+    if isinstance(subject, Incident):
+        asked = subject.recommendations.filter(superseded_at=None).first()
+        return asked is not None and owners_decide(asked)
+    return isinstance(subject, Recommendation) and subject.approval.get("owner") is True
 
 
 # --- who -------------------------------------------------------------------------------------------------------------
@@ -152,12 +155,16 @@ class Actor:
 
     def can(self, permission: Permission, subject: Subject | None = None) -> bool:
         """Whether they may do it to `subject`; without one: to anything at all."""
-        if subject is None or self.grants is None:
-            return permission in self.permissions
-        by_policy = permission is Permission.DECIDE and any(grant.role == Role.OWNER for grant in self.grants)
-        if permission not in self.permissions and not by_policy:
+        if permission not in self.permissions and not (permission is Permission.DECIDE and self._owns_jobs):
             return False
+        if subject is None or self.grants is None:
+            return True
         return any(grant.allows(permission, subject) for grant in self.grants)
+
+    @property
+    def _owns_jobs(self) -> bool:
+        """A policy may let them decide, at a page; a token decides by its scope alone."""
+        return self.kind == "user" and any(grant.role == Role.OWNER for grant in self.grants or ())
 
     @property
     def sees_everything(self) -> bool:
@@ -194,14 +201,14 @@ def _held(actor: Actor) -> str:
     return "the role is " + ", ".join(role[0].lower() + role[1:] for role in actor.roles)
 
 
-def holds_role(actor: Actor, role: str) -> bool:
-    """Whether the actor may do everything that the role may."""
-    return ROLE_PERMISSIONS.get(role, frozenset(Permission)) <= actor.permissions
+def holds_role(actor: Actor, role: str, subject: Subject | None = None) -> bool:
+    """Whether the actor may do everything that the role may, to `subject` where one is given."""
+    return all(actor.can(permission, subject) for permission in ROLE_PERMISSIONS.get(role, frozenset(Permission)))
 
 
 def owns(actor: Actor, user: str) -> bool:
-    """Whether the actor is the person who runs jobs under that user name of the cluster."""
-    return actor.kind == "user" and bool(user) and actor.name == user
+    """Whether the account was given that user name of the cluster. An account's own name says nothing about it."""
+    return bool(user) and any(grant.role == Role.OWNER and grant.name == user for grant in actor.grants or ())
 
 
 def actor_for(user: AbstractBaseUser | AnonymousUser) -> Actor:

@@ -13,10 +13,12 @@ from dashboard.reads.checks import CheckRow, checks_of
 from dashboard.reads.evidence import EvidenceLine, lines_of
 from dashboard.timeline import Case, Stage, build
 from recovery import selectors
+from recovery.access import Actor
 from recovery.core.lifecycle import OPEN_STATES, PERSON_STATES, ActionState, IncidentState
 from recovery.core.types import Exclude
 from recovery.models import Action, Checkpoint, Cluster, Event, Finding, Incident, Recommendation, SecondOpinion
 from recovery.selectors import current_recommendation, decision_on
+from recovery.selectors.scope import visible_to
 
 FILTERS = {
     "person": "Needs a person",
@@ -50,8 +52,8 @@ def is_now(incident: Incident) -> bool:
     return incident.danger_at is not None and incident.danger_at <= timezone.now()
 
 
-def incidents(cluster: Cluster | None, *, show: str = "all") -> QuerySet[Incident]:
-    found = selectors.incidents().prefetch_related("actions")
+def incidents(cluster: Cluster | None, *, actor: Actor, show: str = "all") -> QuerySet[Incident]:
+    found = visible_to(selectors.incidents(), actor).prefetch_related("actions")
     if cluster is not None:
         found = found.filter(run__cluster=cluster)
     match show:
@@ -97,9 +99,9 @@ def rows(found: Iterable[Incident]) -> list[Row]:
     return [Row(case=case, stages=build(case)) for case in cases]
 
 
-def needing_person(cluster: Cluster | None) -> list[Row]:
+def needing_person(cluster: Cluster | None, *, actor: Actor) -> list[Row]:
     """What a person must look at now: a checkpoint in danger, then the most expensive wait, then the longest."""
-    found = rows(incidents(cluster, show="person"))
+    found = rows(incidents(cluster, actor=actor, show="person"))
     return sorted(found, key=lambda row: (*_urgency(row.incident), -row.case.idle, row.incident.detected_at))
 
 
@@ -115,14 +117,14 @@ def in_danger(found: Iterable[Row]) -> list[Row]:
     return sorted(urgent, key=lambda row: _urgency(row.incident))
 
 
-def being_followed(cluster: Cluster | None) -> list[Row]:
+def being_followed(cluster: Cluster | None, *, actor: Actor) -> list[Row]:
     """Open cases that need nobody now, the newest first."""
-    return rows(incidents(cluster, show="open").exclude(state__in=PERSON_STATES))
+    return rows(incidents(cluster, actor=actor, show="open").exclude(state__in=PERSON_STATES))
 
 
-def to_decide(cluster: Cluster | None) -> list[Row]:
+def to_decide(cluster: Cluster | None, *, actor: Actor) -> list[Row]:
     """The approvals queue, the most expensive wait first."""
-    return [row for row in needing_person(cluster) if row.case.state is IncidentState.AWAITING_DECISION]
+    return [row for row in needing_person(cluster, actor=actor) if row.case.state is IncidentState.AWAITING_DECISION]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,7 +169,7 @@ class IncidentPage:
         return self.checkpoint is not None and self.checkpoint.state != "complete"
 
 
-def incident_page(pk: int, *, now: datetime) -> IncidentPage:
+def incident_page(pk: int, *, actor: Actor, now: datetime) -> IncidentPage:
     """Everything about one incident, in a fixed number of queries. Raises selectors.NotFound."""
     detail = selectors.incident_detail(incident_id=pk)
     incident = detail.incident
@@ -179,10 +181,10 @@ def incident_page(pk: int, *, now: datetime) -> IncidentPage:
         checkpoint=_checkpoint(case),
         superseded=detail.superseded,
         events=tuple(reversed(detail.events[-EVENTS:])),
-        earlier=tuple(rows(incidents(None).filter(run_id=incident.run_id).exclude(pk=pk)[:HISTORY])),
+        earlier=tuple(rows(incidents(None, actor=actor).filter(run_id=incident.run_id).exclude(pk=pk)[:HISTORY])),
         opinion=detail.second_opinion,
         provider=selectors.provider_status(now=now),
-        on_nodes=_on_nodes(incident, now=now),
+        on_nodes=_on_nodes(incident, actor=actor, now=now),
     )
 
 
@@ -193,13 +195,13 @@ def _checkpoint(case: Case) -> Checkpoint | None:
     return found.order_by("-checked_at").first()
 
 
-def _on_nodes(incident: Incident, *, now: datetime) -> tuple[Incident, ...]:
+def _on_nodes(incident: Incident, *, actor: Actor, now: datetime) -> tuple[Incident, ...]:
     """Nodes are kept in JSON, which SQLite can't search: the last weeks' few exclusions are compared here."""
     nodes = set(_named(incident))
     recent = Incident.objects.filter(
         run__cluster_id=incident.run.cluster_id, exclude=Exclude.NODES, detected_at__gte=now - NODE_MEMORY
     ).exclude(run_id=incident.run_id)
-    found = recent.only("headline", "detected_at", "diagnosis", "state")[:200]
+    found = visible_to(recent, actor).only("headline", "detected_at", "diagnosis", "state")[:200]
     return tuple(other for other in found if nodes & set(_named(other)))[:HISTORY]
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from dashboard.reads.shell import Picture, picture_of
 from recovery import selectors
+from recovery.access import Actor
 from recovery.core.types import NodeState
 from recovery.doctor import Group, Report, Result
 from recovery.doctor.results import State, in_groups
@@ -14,6 +15,7 @@ from recovery.doctor.stored import report_on
 from recovery.models import Cluster, SourceHealth
 from recovery.models.cluster import BACKENDS
 from recovery.selectors import ClusterPicture
+from recovery.selectors.scope import visible_to
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,16 +66,17 @@ class ClusterPage(ExaminedRow):
         return told or cluster.backend != "rest" or "acts_by" in cluster.options
 
 
-def cluster_rows(chosen: Cluster | None, *, now: datetime) -> list[ClusterRow]:
+def cluster_rows(chosen: Cluster | None, *, actor: Actor, now: datetime) -> list[ClusterRow]:
     """The chosen cluster, or all: those that are switched off too."""
-    rows = selectors.clusters() if chosen is None else selectors.clusters().filter(pk=chosen.pk)
+    rows = visible_to(selectors.clusters(), actor)
+    rows = rows if chosen is None else rows.filter(pk=chosen.pk)
     counted = selectors.pictures_of(rows, now=now)
     return [ClusterRow(picture=picture_of(counts.cluster, now=now), counts=counts) for counts in counted]
 
 
-def examined_rows(*, now: datetime) -> list[ExaminedRow]:
+def examined_rows(*, actor: Actor, now: datetime) -> list[ExaminedRow]:
     """Every cluster with the doctor's report; four queries."""
-    counted = selectors.pictures_of(selectors.clusters().select_related("examination"), now=now)
+    counted = selectors.pictures_of(visible_to(selectors.clusters(), actor).select_related("examination"), now=now)
     return [
         ExaminedRow(
             picture=picture_of(counts.cluster, now=now), counts=counts, report=report_on(counts.cluster, now=now)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard.reads import cases
+from recovery.access import Actor
 from recovery.core.node_memory import Standing, standing, weigh
 from recovery.core.types import NodeState
-from recovery.models import Cluster, Node, NodeStrike, Outbreak, Suspect
+from recovery.models import Cluster, Incident, Node, NodeStrike, Outbreak, Suspect
 from recovery.pipeline.suspects import LIMITS, as_strike, strikes_of
 from recovery.selectors import fleet_reads
+from recovery.selectors.scope import visible_to
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,8 +51,8 @@ def grouped(rows: Sequence[cases.Row]) -> list[Entry]:
     return entries
 
 
-def open_outbreaks(cluster: Cluster | None) -> list[Outbreak]:
-    rows = fleet_reads.outbreaks().filter(closed_at=None)
+def open_outbreaks(cluster: Cluster | None, *, actor: Actor) -> list[Outbreak]:
+    rows = visible_to(fleet_reads.outbreaks(), actor).filter(closed_at=None)
     return list(rows if cluster is None else rows.filter(cluster=cluster))
 
 
@@ -72,10 +74,10 @@ class OutbreakPage:
         return "open" if self.outbreak.closed_at is None else "closed"
 
 
-def outbreak_page(pk: int) -> OutbreakPage:
+def outbreak_page(pk: int, *, actor: Actor) -> OutbreakPage:
     """In a fixed number of queries. Raises selectors.NotFound."""
     outbreak = fleet_reads.outbreak_detail(outbreak_id=pk).outbreak
-    found = cases.rows(cases.incidents(None).filter(outbreak=outbreak))
+    found = cases.rows(cases.incidents(None, actor=actor).filter(outbreak=outbreak))
     by_run: dict[int, list[cases.Row]] = {}
     for row in found:
         by_run.setdefault(row.incident.run_id, []).append(row)
@@ -110,10 +112,12 @@ class NodePage:
         ]
 
 
-def node_page(pk: int, *, now: datetime) -> NodePage:
+def node_page(pk: int, *, actor: Actor, now: datetime) -> NodePage:
     """Raises selectors.NotFound."""
     detail = fleet_reads.node_detail(node_id=pk, now=now)
     counting = strikes_of(detail.node.cluster_id, [detail.node.name], now=now).get(detail.node.name, [])
+    struck = {strike.incident_id for strike in detail.strikes}
+    seen = set(visible_to(Incident.objects.filter(pk__in=struck), actor).values_list("pk", flat=True))
     pardoned = max((row.ended_at for row in detail.past if row.ended_by and row.ended_at), default=None)
     return NodePage(
         detail=detail,
@@ -124,6 +128,7 @@ def node_page(pk: int, *, now: datetime) -> NodePage:
                 weight=round(weigh(as_strike(row), LIMITS, now=now), 2),
             )
             for row in detail.strikes
+            if row.incident_id in seen
         ),
     )  # fmt: skip
 
@@ -134,9 +139,9 @@ class SuspectRow:
     node: int | None  # the key of the node's page; None where Slurm lists it no more
 
 
-def suspects(cluster: Cluster | None, *, now: datetime) -> list[SuspectRow]:
+def suspects(cluster: Cluster | None, *, actor: Actor, now: datetime) -> list[SuspectRow]:
     """In two queries."""
-    found = fleet_reads.suspects(now=now)
+    found = visible_to(fleet_reads.suspects(now=now), actor)
     rows = list(found if cluster is None else found.filter(cluster=cluster))
     listed = Node.objects.filter(name__in={row.node for row in rows}).values_list("cluster", "name", "pk")
     keys = {(of, name): pk for of, name, pk in listed}

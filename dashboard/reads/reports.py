@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from django.http import QueryDict
 
+from recovery.access import Actor
 from recovery.core.ledger import Category
 from recovery.core.ledger.figures import Figures
 from recovery.core.ledger.incidents import GAPS
@@ -16,6 +17,7 @@ from recovery.core.ledger.words import GAP_LABELS
 from recovery.models import Cluster, IncidentCost
 from recovery.pipeline.report import Line, Report, report
 from recovery.selectors.ledger_reads import FILTERS, Window, dearest
+from recovery.selectors.scope import runs_of
 
 SPANS = {"1": "24 hours", "7": "7 days", "30": "30 days", "90": "90 days"}
 DEFAULT_SPAN = "7"
@@ -64,7 +66,7 @@ class ReportPage:
         return max((sum(seconds.values()) for _, seconds in self.days), default=0.0)
 
 
-def ask(query: QueryDict, cluster: Cluster | None, *, now: datetime) -> Asked:
+def ask(query: QueryDict, cluster: Cluster | None, *, actor: Actor, now: datetime) -> Asked:
     span, problem = query.get("days", DEFAULT_SPAN), ""
     start, end = now - timedelta(days=int(span if span in SPANS else DEFAULT_SPAN)), now
     if span not in SPANS:
@@ -80,7 +82,7 @@ def ask(query: QueryDict, cluster: Cluster | None, *, now: datetime) -> Asked:
     if cluster is not None:
         only["cluster"] = cluster.name
     by = query.get("by", "")
-    window = Window(start=start, end=end, only=only)
+    window = Window(start=start, end=end, only=only, runs=runs_of(actor))
     return Asked(window=window, by=by if by in GROUP_LABELS else "run", span=span, problem=problem)
 
 

@@ -10,10 +10,12 @@ from django.db.models import Q, QuerySet
 from dashboard.reads.cases import Row, incidents, rows
 from dashboard.reads.measured import Measured, measured
 from recovery import selectors
+from recovery.access import Actor
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import NodeState
 from recovery.models import Attempt, Checkpoint, Cluster, Incident, Job, LogFile, Node, Run
 from recovery.selectors import EXECUTING
+from recovery.selectors.scope import visible_to
 
 RUN_FILTERS = {"active": "Active", "all": "All"}
 LOGS = 12  # of an attempt with a log per rank
@@ -49,19 +51,19 @@ class RunPage:
         return case.incident.kind if case is not None and on_newest else ""
 
 
-def run_page(pk: int) -> RunPage:
+def run_page(pk: int, *, actor: Actor) -> RunPage:
     """Raises selectors.NotFound."""
     detail = selectors.run_detail(run_id=pk)
-    found = incidents(None).filter(run_id=pk)
+    found = incidents(None, actor=actor).filter(run_id=pk)
     return _page(detail.run, None, detail.attempts, detail.checkpoints, found, detail.restorable)
 
 
-def job_page(pk: int) -> RunPage:
+def job_page(pk: int, *, actor: Actor) -> RunPage:
     """One job, and of its run the incidents on it. Raises selectors.NotFound."""
     job = selectors.job_detail(job_pk=pk)
     attempts = tuple(selectors.attempts().filter(job=job).order_by("number"))
     run = selectors.run_detail(run_id=job.run_id)
-    found = incidents(None).filter(attempt__job=job)
+    found = incidents(None, actor=actor).filter(attempt__job=job)
     return _page(run.run, job, attempts, run.checkpoints, found, run.restorable)
 
 
@@ -92,9 +94,9 @@ def _logs(attempt: Attempt) -> tuple[LogFile, ...]:
     return tuple(rows.order_by("-error", "pk")[:LOGS])
 
 
-def runs(cluster: Cluster | None, *, show: str) -> QuerySet[Run]:
+def runs(cluster: Cluster | None, *, actor: Actor, show: str) -> QuerySet[Run]:
     """`active`: those with an attempt that has not ended, or an open incident."""
-    found: QuerySet[Run] = selectors.runs()
+    found: QuerySet[Run] = visible_to(selectors.runs(), actor)
     if cluster is not None:
         found = found.filter(cluster=cluster)
     if show == "active":
@@ -111,14 +113,14 @@ class NodeRow:
 _ORDER = (NodeState.DOWN, NodeState.DRAINED, NodeState.DRAINING, NodeState.UNKNOWN, NodeState.UP)
 
 
-def nodes(cluster: Cluster | None, *, state: str = "", name: str = "") -> list[NodeRow]:
+def nodes(cluster: Cluster | None, *, actor: Actor, state: str = "", name: str = "") -> list[NodeRow]:
     """Every node, those with a trouble first; two queries."""
-    found = selectors.nodes(cluster_id=cluster.pk if cluster else None)
+    found = visible_to(selectors.nodes(cluster_id=cluster.pk if cluster else None), actor)
     if state in list(NodeState):
         found = found.filter(state=state)
     if name:
         found = found.filter(name__icontains=name)
-    busy = _by_node(selectors.running_attempts())
+    busy = _by_node(visible_to(selectors.running_attempts(), actor))
     shown = [NodeRow(node=node, attempts=busy.get((node.cluster_id, node.name), ())) for node in found]
     return sorted(
         shown, key=lambda row: (_ORDER.index(NodeState(row.node.state)), row.node.cluster.name, row.node.name)

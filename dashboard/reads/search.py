@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from django.db.models import Q
 from django.urls import reverse
 
+from recovery.access import Actor
 from recovery.models import Incident, Job, Node, Run
+from recovery.selectors.scope import visible_to
 
 MOST = 20
 
@@ -37,7 +39,7 @@ class Found:
         return f"{reverse('nodes')}?name={self.nodes[0].name}"
 
 
-def search(words: str) -> Found:
+def search(words: str, *, actor: Actor) -> Found:
     """Four queries, at most 20 hits of each kind; nothing for an empty question."""
     if not words:
         return Found()
@@ -51,8 +53,8 @@ def search(words: str) -> Found:
         else Incident.objects.none()
     )
     return Found(
-        runs=tuple(runs[:MOST]),
-        jobs=tuple(jobs[:MOST]),
-        nodes=tuple(nodes[:MOST]),
-        incidents=tuple(incidents[:MOST]),
+        runs=tuple(visible_to(runs, actor)[:MOST]),
+        jobs=tuple(visible_to(jobs, actor)[:MOST]),
+        nodes=tuple(visible_to(nodes, actor)[:MOST]),
+        incidents=tuple(visible_to(incidents, actor)[:MOST]),
     )

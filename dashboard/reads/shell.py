@@ -8,10 +8,12 @@ from datetime import datetime
 
 from django.conf import settings
 
+from recovery.access import Actor
 from recovery.core.lifecycle import PERSON_STATES
 from recovery.core.types import Mode
 from recovery.models import Cluster, Event, Incident, Membership, PolicyVersion
 from recovery.models.access import Role
+from recovery.selectors.scope import visible_to
 
 SESSION_KEY = "cluster"
 
@@ -105,14 +107,14 @@ def furthest_mode(policy: PolicyVersion) -> Mode:
     return next((mode for mode in (Mode.AUTO, Mode.APPROVE) if mode in given), Mode.OBSERVE)
 
 
-def shell(chosen: str, *, now: datetime) -> Shell:
+def shell(chosen: str, *, actor: Actor, now: datetime) -> Shell:
     """Four queries: the newest event, clusters, the newest policy, the count of incidents that need a person."""
     newest = Event.objects.order_by("-id").values_list("id", flat=True).first()  # first: what comes later is told
-    clusters = tuple(Cluster.objects.all())
+    clusters = tuple(visible_to(Cluster.objects.all(), actor))
     found = next((cluster for cluster in clusters if cluster.name == chosen), None)
     in_view = (found,) if found else clusters
     pictures = sorted((picture_of(c, now=now) for c in in_view), key=lambda p: _BADNESS.index(p.state))
-    waiting = Incident.objects.filter(state__in=PERSON_STATES)
+    waiting = visible_to(Incident.objects.filter(state__in=PERSON_STATES), actor)
     if found:
         waiting = waiting.filter(run__cluster=found)
     return Shell(

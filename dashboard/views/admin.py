@@ -43,14 +43,14 @@ def _context(*, now: datetime) -> dict[str, Any]:
 
 
 @require_POST
-@page(Permission.OPERATE)
+@page(Permission.OPERATE, of=Cluster)
 def pause(request: DeskRequest, pk: int) -> HttpResponse:
     """Stop automation on a cluster: from every page, with a reason."""
     return _switch(request, pk, by_hand.pause, "Automation is paused on {}: every action is asked for from now on.")
 
 
 @require_POST
-@page(Permission.POLICY_EDIT)
+@page(Permission.POLICY_EDIT, of=Cluster)
 def arm(request: DeskRequest, pk: int) -> HttpResponse:
     return _switch(request, pk, by_hand.arm, "Automation is armed again on {}: the policy decides.")
 

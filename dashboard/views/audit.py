@@ -9,6 +9,7 @@ from django.views.decorators.http import require_GET
 
 from dashboard.page import DeskRequest, page, respond
 from recovery.selectors.audit_reads import EventQuery, audit_chain, find_events
+from recovery.selectors.scope import visible_to
 
 PER_PAGE = 100
 SUBJECTS = {
@@ -25,7 +26,7 @@ SUBJECTS = {
 def audit(request: DeskRequest) -> HttpResponse:
     """Paged by id, so that a page stays the same while new events arrive."""
     query = _asked(request.GET)
-    rows = find_events(query)
+    rows = visible_to(find_events(query), request.actor)
     before = _number(request.GET.get("before", ""))
     if before is not None:
         rows = rows.filter(pk__lt=before)

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from dashboard.page import DeskRequest, is_part, page, respond
 from dashboard.reads import clusters as reads
-from recovery.access import Permission
+from recovery.access import EVERYTHING, Permission
 from recovery.doctor import examine_installation
 from recovery.doctor.stored import ask_again
 from recovery.models import Cluster
@@ -20,14 +20,14 @@ from recovery.tasks import wake_examination
 @require_GET
 @page()
 def clusters(request: DeskRequest) -> HttpResponse:
-    context = {"rows": reads.examined_rows(now=request.now), "place": "clusters"}
-    if request.actor.can(Permission.OPERATE) and not is_part(request, ("rows",)):
+    context = {"rows": reads.examined_rows(actor=request.actor, now=request.now), "place": "clusters"}
+    if request.actor.can(Permission.OPERATE, EVERYTHING) and not is_part(request, ("rows",)):
         context["installation"] = list(examine_installation(now=request.now, ask_broker=False))
     return respond(request, "clusters", ("rows",), context)
 
 
 @require_GET
-@page()
+@page(of=Cluster)
 def cluster(request: DeskRequest, pk: int) -> HttpResponse:
     """What the doctor found is for operators: it names folders and what our account may do."""
     try:
@@ -39,7 +39,7 @@ def cluster(request: DeskRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@page(Permission.OPERATE)
+@page(Permission.OPERATE, of=Cluster)
 def examine(request: DeskRequest, pk: int) -> HttpResponse:
     """Let a worker look at it now."""
     found = Cluster.objects.filter(pk=pk).first()

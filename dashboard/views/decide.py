@@ -35,7 +35,7 @@ class Answer:
 
 
 @require_POST
-@page()
+@page(of=Recommendation)
 def approve(request: DeskRequest, pk: int) -> HttpResponse:
     comment = request.POST.get("comment", "")
 
@@ -46,7 +46,7 @@ def approve(request: DeskRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@page()
+@page(of=Recommendation)
 def reject(request: DeskRequest, pk: int) -> HttpResponse:
     reason = request.POST.get("reason", "")
 
@@ -96,7 +96,7 @@ def answered(request: DeskRequest, incident_id: int, answer: Answer, **more: Any
 
 
 @require_POST
-@page(Permission.OPERATE)
+@page(Permission.OPERATE, of=Incident)
 def close(request: DeskRequest, pk: int) -> HttpResponse:
     """End a case by hand, with an outcome and a reason."""
     form = CloseForm(request.POST)

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 from dashboard.page import DeskRequest, page, respond
 from dashboard.reads import fleet as reads
 from recovery.access import Permission
-from recovery.models import Node, Suspect
+from recovery.models import Node, Outbreak, Suspect
 from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.fleet import end_outbreak
 from recovery.pipeline.suspects import add_suspect, remove_suspect
@@ -20,14 +20,14 @@ from recovery.selectors import NotFound, fleet_reads
 
 
 @require_GET
-@page()
+@page(of=Outbreak)
 def outbreak(request: DeskRequest, pk: int) -> HttpResponse:
     return _outbreak(request, pk)
 
 
 def _outbreak(request: DeskRequest, pk: int, *, problem: str = "", status: int = 200) -> HttpResponse:
     try:
-        found = reads.outbreak_page(pk)
+        found = reads.outbreak_page(pk, actor=request.actor)
     except NotFound as missing:
         raise Http404(str(missing)) from missing
     context = {"found": found, "outbreak": found.outbreak, "problem": problem, "place": "incidents"}
@@ -35,7 +35,7 @@ def _outbreak(request: DeskRequest, pk: int, *, problem: str = "", status: int =
 
 
 @require_POST
-@page(Permission.OPERATE)
+@page(Permission.OPERATE, of=Outbreak)
 def end(request: DeskRequest, pk: int) -> HttpResponse:
     """Its failures don't belong together, or what caused them is over."""
     reason = request.POST.get("reason", "").strip()[:280]
@@ -51,14 +51,14 @@ def end(request: DeskRequest, pk: int) -> HttpResponse:
 
 
 @require_GET
-@page()
+@page(of=Node)
 def node(request: DeskRequest, pk: int) -> HttpResponse:
     return _node(request, pk)
 
 
 def _node(request: DeskRequest, pk: int, *, status: int = 200, **more: object) -> HttpResponse:
     try:
-        found = reads.node_page(pk, now=request.now)
+        found = reads.node_page(pk, actor=request.actor, now=request.now)
     except NotFound as missing:
         raise Http404(str(missing)) from missing
     context = {"found": found, "node": found.detail.node, "place": "nodes", **more}
@@ -66,7 +66,7 @@ def _node(request: DeskRequest, pk: int, *, status: int = 200, **more: object) -
 
 
 @require_POST
-@page(Permission.OPERATE)
+@page(Permission.OPERATE, of=Node)
 def suspect(request: DeskRequest, pk: int) -> HttpResponse:
     """Put the node on the list."""
     row = Node.objects.filter(pk=pk).first()
@@ -92,7 +92,7 @@ def _until(days: str, now: datetime) -> datetime:
 
 
 @require_POST
-@page(Permission.OPERATE)
+@page(Permission.OPERATE, of=Suspect)
 def pardon(request: DeskRequest, pk: int) -> HttpResponse:
     """Take a node off the list; its failures until now count no more."""
     row = Suspect.objects.filter(pk=pk).first()

@@ -36,7 +36,7 @@ def incidents(request: DeskRequest) -> HttpResponse:
     """Filtered by `show` (person, open, closed, all) and `class`, the newest first."""
     show = request.GET.get("show", "open")
     show = show if show in cases.FILTERS else "open"
-    found = cases.incidents(chosen_cluster(request), show=show)
+    found = cases.incidents(chosen_cluster(request), actor=request.actor, show=show)
     failure_class = request.GET.get("class", "")
     if failure_class in list(FailureClass):
         found = found.filter(failure_class=failure_class)
@@ -58,13 +58,13 @@ def incidents(request: DeskRequest) -> HttpResponse:
 @page()
 def approvals(request: DeskRequest) -> HttpResponse:
     """What waits for a decision, the most expensive wait first."""
-    rows = cases.to_decide(chosen_cluster(request))
+    rows = cases.to_decide(chosen_cluster(request), actor=request.actor)
     context = {"rows": rows, "filters": cases.FILTERS, "show": "approvals", "place": "incidents"}
     return respond(request, "approvals", ("queue",), context)
 
 
 @require_GET
-@page()
+@page(of=Incident)
 def incident(request: DeskRequest, pk: int) -> HttpResponse:
     """One incident; `shown` is the version of the decide box that the reader has before them."""
     context = incident_context(request, pk)
@@ -78,12 +78,12 @@ def incident(request: DeskRequest, pk: int) -> HttpResponse:
 
 def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
     try:
-        found = cases.incident_page(pk, now=request.now)
+        found = cases.incident_page(pk, actor=request.actor, now=request.now)
     except NotFound as missing:
         raise Http404(str(missing)) from missing
     picture = picture_of(found.incident.run.cluster, now=request.now)
     waits = found.case.state is IncidentState.AWAITING_DECISION
-    may_decide = request.actor.can(Permission.DECIDE)
+    may_decide = request.actor.can(Permission.DECIDE, found.incident)
     return {
         "found": found,
         "incident": found.incident,
@@ -107,7 +107,7 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
 
 def _proposable(request: DeskRequest, incident: Incident) -> dict[str, Any]:
     """What a person may propose here, and undo."""
-    if not request.actor.can(Permission.OPERATE) or incident.state not in propose.PROPOSABLE:
+    if not request.actor.can(Permission.OPERATE, incident) or incident.state not in propose.PROPOSABLE:
         return {}
     actions = incident.actions.select_related("recommendation", "incident__run__cluster")
     return {
@@ -136,7 +136,7 @@ def decide_version(found: cases.IncidentPage, picture: Picture) -> str:
 
 
 @require_GET
-@page()
+@page(of=Incident)
 def surroundings(request: DeskRequest, pk: int, index: int) -> HttpResponse:
     """The recognised lines around one evidence line, as stored."""
     found = Incident.objects.filter(pk=pk).select_related("attempt__job").first()

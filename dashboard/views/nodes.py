@@ -12,6 +12,7 @@ from dashboard.reads import fleet as reads
 from dashboard.reads.runs import nodes as read_nodes
 from recovery.core.types import NodeState
 from recovery.selectors import node_events
+from recovery.selectors.scope import visible_to
 
 CHANGES = 30  # the newest; the API and the table keep 90 days
 
@@ -21,10 +22,10 @@ CHANGES = 30  # the newest; the API and the table keep 90 days
 def nodes(request: DeskRequest) -> HttpResponse:
     state, name = request.GET.get("state", ""), request.GET.get("name", "").strip()[:100]
     cluster = chosen_cluster(request)
-    rows = read_nodes(cluster, name=name)
+    rows = read_nodes(cluster, actor=request.actor, name=name)
     counts = Counter(row.node.state for row in rows)
     chosen = state if state in list(NodeState) else ""
-    suspects = reads.suspects(cluster, now=request.now)
+    suspects = reads.suspects(cluster, actor=request.actor, now=request.now)
     context = {
         "suspects": suspects,
         "suspected": {row.node for row in suspects},
@@ -33,7 +34,9 @@ def nodes(request: DeskRequest) -> HttpResponse:
         "name": name,
         "total": len(rows),
         "states": [(value.value, counts[value.value]) for value in NodeState if counts[value.value]],
-        "changes": node_events(cluster_id=cluster.pk if cluster else None, name_contains=name)[:CHANGES],
+        "changes": visible_to(
+            node_events(cluster_id=cluster.pk if cluster else None, name_contains=name), request.actor
+        )[:CHANGES],
         "changes_most": CHANGES,
         "place": "nodes",
     }

@@ -22,7 +22,7 @@ LEFT_ALONE = "Recorded. Nothing is done to the job, and nobody has to decide; it
 
 
 @require_POST
-@page(Permission.OPERATE)
+@page(Permission.OPERATE, of=Incident)
 def propose(request: DeskRequest, pk: int) -> HttpResponse:
     """Another action than the one that is recommended."""
     found = (
@@ -51,7 +51,7 @@ def propose(request: DeskRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@page(Permission.OPERATE)
+@page(Permission.OPERATE, of=Action)
 def undo(request: DeskRequest, pk: int) -> HttpResponse:
     """The reverse of an action, as a proposal."""
     action = Action.objects.select_related("incident__run__cluster").filter(pk=pk).first()

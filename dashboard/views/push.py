@@ -15,7 +15,7 @@ from recovery import client
 from recovery.access import Permission
 from recovery.api import push_tokens
 from recovery.api.tokens import Invalid
-from recovery.models import Cluster, Job
+from recovery.models import Cluster, Job, PushToken
 from recovery.selectors import NotFound
 
 CLIENT = Path(client.__file__).parent / "recovery_desk_client.py"
@@ -30,13 +30,13 @@ def client_file(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
-@page(Permission.TOKEN_MANAGE)
+@page(Permission.TOKEN_MANAGE, of=Cluster)
 def tokens(request: DeskRequest, pk: int) -> HttpResponse:
     return _page(request, _cluster(pk))
 
 
 @require_POST
-@page(Permission.TOKEN_MANAGE)
+@page(Permission.TOKEN_MANAGE, of=Cluster)
 def make(request: DeskRequest, pk: int) -> HttpResponse:
     """The token is shown in this answer alone: it is no redirect, so that nothing has to keep it meanwhile."""
     cluster = _cluster(pk)
@@ -57,7 +57,7 @@ def make(request: DeskRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@page(Permission.TOKEN_MANAGE)
+@page(Permission.TOKEN_MANAGE, of=PushToken)
 def revoke(request: DeskRequest, pk: int) -> HttpResponse:
     try:
         token = push_tokens.revoke(token_id=pk, actor=request.actor, now=request.now)

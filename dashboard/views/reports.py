@@ -21,7 +21,7 @@ from recovery.selectors.ledger_reads import FILTERS, Key
 @require_GET
 @page()
 def reports(request: DeskRequest) -> HttpResponse:
-    asked = reads.ask(request.GET, chosen_cluster(request), now=request.now)
+    asked = reads.ask(request.GET, chosen_cluster(request), actor=request.actor, now=request.now)
     found = reads.report_page(asked, now=request.now)
     window = asked.window
     given = {name: window.only[name] for name in FILTERS if name in window.only}

@@ -13,6 +13,7 @@ from dashboard import charts
 from dashboard.page import DeskRequest, chosen_cluster, is_part, page, respond
 from dashboard.reads import chart_data
 from dashboard.reads import runs as reads
+from recovery.models import Job, Run
 from recovery.pipeline.report import run_report
 from recovery.selectors import NotFound
 from recovery.selectors.phase_reads import attempt_phases
@@ -28,21 +29,23 @@ PARTS = ("head", "ledger", "attempts", "cases", "checkpoints")
 def runs(request: DeskRequest) -> HttpResponse:
     show = request.GET.get("show", "active")
     show = show if show in reads.RUN_FILTERS else "active"
-    shown = Paginator(reads.runs(chosen_cluster(request), show=show), PER_PAGE).get_page(request.GET.get("page"))
+    shown = Paginator(reads.runs(chosen_cluster(request), actor=request.actor, show=show), PER_PAGE).get_page(
+        request.GET.get("page")
+    )
     context = {"page": shown, "show": show, "filters": reads.RUN_FILTERS, "place": "runs"}
     return respond(request, "runs", ("rows",), context)
 
 
 @require_GET
-@page()
+@page(of=Run)
 def run(request: DeskRequest, pk: int) -> HttpResponse:
-    return _page(request, lambda: reads.run_page(pk))
+    return _page(request, lambda: reads.run_page(pk, actor=request.actor))
 
 
 @require_GET
-@page()
+@page(of=Job)
 def job(request: DeskRequest, pk: int) -> HttpResponse:
-    return _page(request, lambda: reads.job_page(pk))
+    return _page(request, lambda: reads.job_page(pk, actor=request.actor))
 
 
 def _page(request: DeskRequest, read: Callable[[], reads.RunPage]) -> HttpResponse:
@@ -58,7 +61,7 @@ def _page(request: DeskRequest, read: Callable[[], reads.RunPage]) -> HttpRespon
 
 
 @require_GET
-@page()
+@page(of=Run)
 def run_chart(request: DeskRequest, pk: int) -> HttpResponse:
     """The figure as plotly.js draws it. `width` in pixels, `theme` light or dark, `incident` for the time around it."""
     found = _or_404(lambda: chart_data.of_run(pk, **_wishes(request)))
@@ -66,7 +69,7 @@ def run_chart(request: DeskRequest, pk: int) -> HttpResponse:
 
 
 @require_GET
-@page()
+@page(of=Job)
 def job_chart(request: DeskRequest, pk: int) -> HttpResponse:
     found = _or_404(lambda: chart_data.of_job(pk, **_wishes(request)))
     return _figure(request, found)

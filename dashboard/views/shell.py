@@ -13,6 +13,7 @@ from dashboard.page import DeskRequest, page
 from dashboard.reads.search import search as find
 from dashboard.reads.shell import SESSION_KEY
 from recovery.models import Cluster
+from recovery.selectors.scope import visible_to
 
 YEAR_S = 31_536_000
 
@@ -31,7 +32,9 @@ def preferences(request: DeskRequest) -> HttpResponse:
     response = redirect(back_to(request))
     if "cluster" in request.POST:
         name = request.POST["cluster"]
-        request.session[SESSION_KEY] = name if Cluster.objects.filter(name=name).exists() else ""
+        request.session[SESSION_KEY] = (
+            name if visible_to(Cluster.objects.filter(name=name), request.actor).exists() else ""
+        )
     if request.POST.get("theme") in THEMES:
         response.set_cookie("theme", request.POST["theme"], max_age=YEAR_S, samesite="Lax", secure=request.is_secure())
     return response
@@ -51,7 +54,7 @@ def back_to(request: HttpRequest) -> str:
 def search(request: DeskRequest) -> HttpResponse:
     """One hit opens; more are listed."""
     words = request.GET.get("q", "").strip()[:100]
-    found = find(words)
+    found = find(words, actor=request.actor)
     only = found.only
     if only is not None:
         return redirect(only)

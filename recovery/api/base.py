@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeVar
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,6 +14,7 @@ from recovery.access import Actor, Permission
 from recovery.api.authentication import actor_of
 from recovery.api.permissions import Access
 from recovery.selectors import NotFound
+from recovery.selectors.scope import reach, visible_to
 
 M = TypeVar("M", bound=Model)
 
@@ -22,11 +23,17 @@ class DeskView(APIView):
     """Declares what it requires (recovery/api/permissions.py); nothing it answers may be kept by a cache."""
 
     required: ClassVar[Permission | Access]
+    of: ClassVar[type[Model] | None] = None  # what the address names by its key: where it is not visible there is none
     metadata_class = None  # what OPTIONS would tell stands in the OpenAPI document
 
     @property
     def actor(self) -> Actor:
         return actor_of(self.request)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if self.of is not None and isinstance(self.required, Permission):
+            reach(self.of, kwargs["pk"], self.actor, self.required)
 
     @property
     def default_response_headers(self) -> dict[str, str]:
@@ -34,9 +41,12 @@ class DeskView(APIView):
 
 
 class Rows(DeskView, generics.ListAPIView[M]):
-    """A list: filtered, in a stated order, in bounded pages."""
+    """A list of what the actor may see: filtered, in a stated order, in bounded pages."""
 
     required = Permission.VIEW
+
+    def get_queryset(self) -> QuerySet[M]:
+        return _visible(super().get_queryset(), self)
 
 
 class Row(DeskView, generics.RetrieveAPIView[M]):
@@ -44,12 +54,20 @@ class Row(DeskView, generics.RetrieveAPIView[M]):
 
     required = Permission.VIEW
 
+    def get_queryset(self) -> QuerySet[M]:
+        return _visible(super().get_queryset(), self)
+
     def get_object(self) -> M:
         pk = self.kwargs["pk"]
         row = self.get_queryset().filter(pk=pk).first()
         if row is None:
             raise NotFound(f"There is no {self.get_queryset().model._meta.verbose_name} {pk}.")
         return row
+
+
+def _visible(rows: QuerySet[M], view: DeskView) -> QuerySet[M]:
+    """The OpenAPI document asks for the rows' model without anybody who asks."""
+    return rows if getattr(view, "swagger_fake_view", False) else visible_to(rows, view.actor)
 
 
 class NoSuchAddress(DeskView):

@@ -76,6 +76,7 @@ class ClusterOne(DeskView):
     """Get one cluster with the age of its picture."""
 
     required = Permission.VIEW
+    of = Cluster
 
     @extend_schema(responses=ClusterShape)
     def get(self, request: Request, pk: int) -> Response:
@@ -109,6 +110,7 @@ class Examine(DeskView):
     """
 
     required = Permission.OPERATE
+    of = Cluster
 
     @extend_schema(operation_id="clusters_examination", responses=ReportShape)
     def get(self, request: Request, pk: int) -> Response:

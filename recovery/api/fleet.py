@@ -92,6 +92,7 @@ class EndOutbreak(DeskView):
     """
 
     required = Permission.OPERATE
+    of = Outbreak
 
     @extend_schema(operation_id="outbreaks_end", request=Reason, responses=OutbreakShape)
     def post(self, request: Request, pk: int) -> Response:
@@ -176,6 +177,7 @@ class RemoveSuspect(DeskView):
     """
 
     required = Permission.OPERATE
+    of = Suspect
 
     @extend_schema(operation_id="suspects_remove", request=Reason, responses=SuspectShape)
     def post(self, request: Request, pk: int) -> Response:

@@ -313,6 +313,7 @@ class PushTokenOne(DeskView):
     """
 
     required = Permission.TOKEN_MANAGE
+    of = PushToken
 
     @extend_schema(responses={200: PushTokenShape}, operation_id="push_tokens_revoke")
     def delete(self, request: Request, pk: int) -> Response:

@@ -145,6 +145,7 @@ class JobOne(DeskView):
     """Get one job with its attempts."""
 
     required = Permission.VIEW
+    of = Job
 
     @extend_schema(responses=JobDetailShape)
     def get(self, request: Request, pk: int) -> Response:
@@ -163,6 +164,7 @@ class AttemptOne(DeskView):
     """Get one attempt with the log files it writes."""
 
     required = Permission.VIEW
+    of = Attempt
 
     @extend_schema(responses=AttemptDetailShape)
     def get(self, request: Request, pk: int) -> Response:

@@ -43,6 +43,7 @@ class Propose(DeskView):
     """
 
     required = Permission.OPERATE
+    of = Incident
 
     class Input(Shape):
         action = Choice([kind.value for kind in ActionKind])
@@ -97,6 +98,7 @@ class Undo(DeskView):
     """
 
     required = Permission.OPERATE
+    of = Action
 
     class Input(Shape):
         reason = Why()

@@ -57,7 +57,7 @@ def make(
 
     A token can't make tokens: one that leaked would outlive its own revocation.
     """
-    require(actor, Permission.TOKEN_MANAGE)
+    require(actor, Permission.TOKEN_MANAGE, cluster)
     if actor.kind == "token":
         raise Forbidden("A token can't make tokens. Log in with your account and make it there.")
     expires_at = expires_at or now + LIFETIME
@@ -100,6 +100,7 @@ def revoke(*, token_id: int, actor: Actor, now: datetime) -> PushToken:
         token = push_tokens().filter(pk=token_id).first()
         if token is None:
             raise NotFound(f"There is no push token {token_id}.")
+        require(actor, Permission.TOKEN_MANAGE, token.cluster)
         if PushToken.objects.filter(pk=token_id, revoked_at=None).update(revoked_at=now):
             token.revoked_at = now
             _record("push_token.revoked", token, actor=actor, now=now)

@@ -155,6 +155,7 @@ class Approve(DeskView):
     """
 
     required = Permission.DECIDE
+    of = Recommendation
 
     class Input(Shape):
         hash = ShownHash()
@@ -207,6 +208,7 @@ class Reject(DeskView):
     """
 
     required = Permission.DECIDE
+    of = Recommendation
 
     class Input(Shape):
         hash = ShownHash()

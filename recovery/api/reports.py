@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from recovery import selectors
 from recovery.access import Permission
+from recovery.api.authentication import actor_of
 from recovery.api.base import DeskView
 from recovery.api.fields import Choice, Finite, RunRef, Shape
 from recovery.api.parsing import EARLIEST, LARGEST_PAGE, LATEST, known_cluster, refuse_unknown
@@ -24,8 +25,10 @@ from recovery.core.ledger import PRODUCTIVE, Category
 from recovery.core.ledger.figures import Figures
 from recovery.core.ledger.incidents import GAPS
 from recovery.core.ledger.spans import to_datetime
+from recovery.models import Run
 from recovery.pipeline.report import GROUPS, INCIDENTS_ONLY, Line, Report, report, run_report
 from recovery.selectors.ledger_reads import FILTERS, Window
+from recovery.selectors.scope import runs_of
 
 DEFAULT_DAYS = 7
 LARGEST_KEY = 2**31 - 1
@@ -151,7 +154,7 @@ def ask(request: Request) -> tuple[Report, int]:
     query.is_valid(raise_exception=True)
     wanted: dict[str, Any] = query.validated_data
     only = {name: wanted[name] for name in FILTERS if name in wanted}
-    window = Window(start=wanted["since"], end=wanted["until"], only=only)
+    window = Window(start=wanted["since"], end=wanted["until"], only=only, runs=runs_of(actor_of(request)))
     return report(window, by=wanted["by"], now=timezone.now()), wanted["limit"]
 
 
@@ -191,6 +194,7 @@ class RunLedgerOne(DeskView):
     """Get the ledger of one run: its figures, and what it did from moment to moment."""
 
     required = Permission.VIEW
+    of = Run
 
     @extend_schema(responses=RunLedgerShape)
     def get(self, request: Request, pk: int) -> Response:

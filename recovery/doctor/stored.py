@@ -31,7 +31,7 @@ def due(now: datetime) -> list[int]:
 
 def ask_again(cluster: Cluster, *, actor: Actor, now: datetime) -> None:
     """Let it be examined at the next tick instead of in minutes. Raises Forbidden."""
-    require(actor, Permission.OPERATE)
+    require(actor, Permission.OPERATE, cluster)
     make_due(cluster, now=now)
 
 

@@ -12,7 +12,7 @@ from recovery import audit
 from recovery.access import EVERYTHING, Actor, Permission, actor_for, require
 from recovery.models import Cluster, Membership
 from recovery.models.access import Role, Scope
-from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.invalid import Invalid
 
 
 def logged_in(user: User, *, now: datetime) -> None:

@@ -66,6 +66,7 @@ def propose(
     """
     require(actor, Permission.OPERATE)
     incident = _open_case(incident_id, reason, now=now)
+    require(actor, Permission.OPERATE, incident)
     attempt = newest_execution(incident)
     asked = Asked(
         incident=incident, attempt=attempt, given=parameters, exclude_nodes=tuple(dict.fromkeys(exclude_nodes)),
@@ -82,8 +83,8 @@ def undo(action_id: int, *, reason: str, actor: Actor, client: SlurmClient, now:
 
     Raises as `propose` does, and Action.DoesNotExist.
     """
-    require(actor, Permission.OPERATE)
-    action = Action.objects.select_related("incident__run").get(pk=action_id)
+    action = Action.objects.select_related("incident__run", "incident__attempt__job").get(pk=action_id)
+    require(actor, Permission.OPERATE, action)
     if not reason.strip():
         raise Invalid(["reason: give one, it stands in the audit trail."])
     found = undoing(action, now=now)

@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Max, QuerySet
 
 from recovery import audit
-from recovery.access import SYSTEM, Actor, Permission, require
+from recovery.access import SYSTEM, Actor, Permission, Place, require
 from recovery.core.node_memory import MemoryLimits, Standing, Strike, ToldBy, standing
 from recovery.core.policy import AVOID_SUSPECTS, room_for_exclusions
 from recovery.core.types import FailureClass
@@ -137,7 +137,7 @@ def let_expire(*, now: datetime) -> None:
 
 def add_suspect(cluster: int, node: str, *, reason: str, until: datetime, actor: Actor, now: datetime) -> Suspect:
     """A person puts a node on the list. Raises Forbidden or Invalid."""
-    require(actor, Permission.OPERATE)
+    require(actor, Permission.OPERATE, Place(cluster))
     errors = [] if reason.strip() else ["reason: give one, it is shown wherever the node is left out."]
     if not Node.objects.filter(cluster=cluster, name=node).exists():
         errors.append(f"node: there is no node {node[:100] or 'without a name'} on this cluster; see its nodes.")
@@ -159,10 +159,10 @@ def remove_suspect(pk: int, *, reason: str, actor: Actor, now: datetime) -> Susp
 
     Raises Forbidden, Invalid or Suspect.DoesNotExist.
     """
-    require(actor, Permission.OPERATE)
+    row = Suspect.objects.get(pk=pk)
+    require(actor, Permission.OPERATE, Place(row.cluster_id))
     if not reason.strip():
         raise Invalid(["reason: give one, such as what was repaired; it stands in the audit trail."])
-    row = Suspect.objects.get(pk=pk)
     if not _end(row, by=actor.name, reason=reason.strip(), actor=actor, now=now):
         raise Invalid([f"{row.node} is not on the list any more."])
     return row

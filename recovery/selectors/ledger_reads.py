@@ -19,7 +19,7 @@ from recovery.core.ledger.slices import DAY, day_of
 from recovery.core.ledger.spans import to_datetime, to_us
 from recovery.core.ledger.totals import PLACE
 from recovery.core.types import FindingKind
-from recovery.models import IncidentCost, LedgerDay, LedgerEntry, RunLedger
+from recovery.models import IncidentCost, LedgerDay, LedgerEntry, Run, RunLedger
 
 Key = str | int | date
 
@@ -46,6 +46,7 @@ class Window:
     start: datetime
     end: datetime
     only: Mapping[str, object]
+    runs: QuerySet[Run] | None = None  # only these; None: all
 
     @property
     def us(self) -> tuple[int, int]:
@@ -133,7 +134,8 @@ def _tails(window: Window, by: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _only(window: Window, place: int) -> dict[str, Any]:
-    return {COLUMNS[name][place]: value for name, value in window.only.items()}
+    only = {COLUMNS[name][place]: value for name, value in window.only.items()}
+    return only if window.runs is None else {**only, "run__in": window.runs}
 
 
 # --- incidents -------------------------------------------------------------------------------------------------------

@@ -5,16 +5,17 @@ It says in SQL what `Grant.allows` says of one row; tests/access/ holds the two 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import reduce
 from operator import or_
 from typing import TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
-from recovery.access import Actor, Grant, Permission, Subject, require
+from recovery.access import Actor, Grant, Permission, Place, Subject, require
 from recovery.models import (
     Action,
+    Alarm,
     Attempt,
     Checkpoint,
     Cluster,
@@ -25,9 +26,13 @@ from recovery.models import (
     LedgerEntry,
     Node,
     NodeEvent,
+    NodeStrike,
+    Outbreak,
+    PushToken,
     Recommendation,
     Run,
     RunLedger,
+    Suspect,
 )
 from recovery.models.access import Scope
 from recovery.selectors.base import NotFound
@@ -45,9 +50,15 @@ _JOB: dict[type[Model], str] = {
     Action: "incident__attempt__job__",
 }
 # … its run
-_RUN: dict[type[Model], str] = {Checkpoint: "run_id", RunLedger: "run_id", LedgerDay: "run_id", LedgerEntry: "run_id"}
-# … its cluster, for what belongs to no job
-_CLUSTER: dict[type[Model], str] = {Cluster: "pk", Node: "cluster_id", NodeEvent: "cluster_id"}
+_RUN: dict[type[Model], str] = {
+    Alarm: "run_id", Checkpoint: "run_id", RunLedger: "run_id", LedgerDay: "run_id", LedgerEntry: "run_id",
+}  # fmt: skip
+# … its cluster, for what belongs to no job: whoever may see anything on a cluster may see these
+_CLUSTER: dict[type[Model], str] = {
+    Cluster: "pk", Node: "cluster_id", NodeEvent: "cluster_id", Suspect: "cluster_id", PushToken: "cluster_id",
+}  # fmt: skip
+# … its incident
+_INCIDENT: dict[type[Model], str] = {Event: "incident_id", NodeStrike: "incident_id"}
 
 
 def visible_to(rows: QuerySet[M], actor: Actor) -> QuerySet[M]:
@@ -87,9 +98,15 @@ def _condition(model: type[Model], actor: Actor) -> Callable[[Grant], Q]:
         return lambda grant: Q(**{f"{_RUN[model]}__in": Job.objects.filter(_of_job(grant, "")).values("run_id")})
     if model in _CLUSTER:
         return lambda grant: Q() if grant.cluster_id is None else Q(**{_CLUSTER[model]: grant.cluster_id})
-    if model is Event:
-        return lambda grant: Q(incident_id__in=Incident.objects.filter(_of_job(grant, _JOB[Incident])).values("pk"))
+    if model in _INCIDENT:
+        return lambda grant: Q(**{f"{_INCIDENT[model]}__in": _incidents(grant).values("pk")})
+    if model is Outbreak:  # one of its incidents is enough
+        return lambda grant: Q(pk__in=_incidents(grant).exclude(outbreak=None).values("outbreak_id"))
     raise TypeError(f"Nothing says who may see rows of {model.__name__}: add it to recovery/selectors/scope.py.")
+
+
+def _incidents(grant: Grant) -> QuerySet[Incident]:
+    return Incident.objects.filter(_of_job(grant, _JOB[Incident]))
 
 
 def _of_job(grant: Grant, job: str) -> Q:
@@ -106,6 +123,23 @@ def _of_job(grant: Grant, job: str) -> Q:
         case Scope.USER:
             return found & Q(**{f"{job}user": grant.name})
     return NOTHING
+
+
+def runs_of(actor: Actor) -> QuerySet[Run] | None:
+    """The runs to which a report is held; None for whoever sees everything."""
+    return None if actor.sees_everything else visible_to(Run.objects.order_by(), actor).only("pk")
+
+
+def places_of(incident_ids: Collection[int]) -> dict[int, Place]:
+    """Where these incidents are, in one query."""
+    if not incident_ids:
+        return {}
+    job = "attempt__job__"
+    columns = ("pk", f"{job}cluster", f"{job}partition", f"{job}account", f"{job}user")
+    return {
+        pk: Place(cluster, frozenset(partition.split(",")), frozenset({account}), user)
+        for pk, cluster, partition, account, user in Incident.objects.filter(pk__in=incident_ids).values_list(*columns)
+    }
 
 
 def reach(model: type[M], pk: int, actor: Actor, permission: Permission = Permission.VIEW) -> None:

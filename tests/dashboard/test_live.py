@@ -23,6 +23,10 @@ T = TypeVar("T")
 WITHIN_S = 5.0
 
 
+def everything(_: Change) -> bool:
+    return True
+
+
 @dataclass
 class Table:
     """Stands for the event table."""
@@ -215,7 +219,7 @@ def test_a_stream_says_what_changed_with_the_id_to_resume_from() -> None:
     async def work() -> None:
         table = Table()
         hub = table.hub()
-        body = stream(hub, None)
+        body = stream(hub, None, hears=everything)
         assert await anext(body) == "retry: 2000\n\n"
         waiting = asyncio.ensure_future(changes_of(body, 1))
         await hub.missed(0)
@@ -236,7 +240,7 @@ def test_a_resumed_stream_begins_with_what_was_missed() -> None:
     async def work() -> None:
         table = Table()
         table.add(1, 2, 3)
-        body = stream(table.hub(), 1)
+        body = stream(table.hub(), 1, hears=everything)
         assert [m.split("\n")[0] for m in await changes_of(body, 2)] == ["id: 2", "id: 3"]
         await body.aclose()
 
@@ -247,7 +251,7 @@ def test_too_much_missed_is_one_word() -> None:
     async def work() -> None:
         table = Table()
         table.add(*range(1, BATCH + 3))
-        body = stream(table.hub(), 0)
+        body = stream(table.hub(), 0, hears=everything)
         assert await changes_of(body, 1) == [RESET]
         await body.aclose()
 
@@ -257,7 +261,7 @@ def test_too_much_missed_is_one_word() -> None:
 def test_a_silent_stream_says_that_it_lives_and_ends_in_time() -> None:
     async def work() -> None:
         table = Table()
-        told = [text async for text in stream(table.hub(), None, heartbeat_s=0.02, life_s=0.1)]
+        told = [text async for text in stream(table.hub(), None, hears=everything, heartbeat_s=0.02, life_s=0.1)]
         assert told[1:] == [": still here\n\n"] * (len(told) - 1)
         assert len(told) > 2
 

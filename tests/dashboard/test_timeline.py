@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from dashboard.reads.cases import incidents, rows
 from dashboard.timeline import Mark, Stage
+from recovery.access import Actor, Permission
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, DecisionKind, Outcome
 from recovery.models import Incident
@@ -15,11 +16,12 @@ from tests.factories import ago, make_action, make_decision, make_incident, make
 pytestmark = pytest.mark.django_db
 
 S = IncidentState
+SOMEBODY = Actor(kind="system", name="somebody", user_id=None, permissions=frozenset(Permission))
 KEYS = ("detected", "recommended", "acted", "restored", "checkpoint")
 
 
 def stages(incident: Incident) -> dict[str, Stage]:
-    (row,) = rows(incidents(None).filter(pk=incident.pk))
+    (row,) = rows(incidents(None, actor=SOMEBODY).filter(pk=incident.pk))
     assert tuple(stage.key for stage in row.stages) == KEYS
     return {stage.key: stage for stage in row.stages}
 

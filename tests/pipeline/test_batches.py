@@ -213,6 +213,7 @@ def test_the_tick_sends_a_message_for_a_hundred_attempts(fleet: Fleet, monkeypat
         tasks.examine_cluster,
         tasks.watch_ledgers,
         tasks.keep_tables,
+        tasks.keep_audit_chain,
         tasks.measure_source,
     ):
         monkeypatch.setattr(task, "apply_async", lambda *args, **kwargs: None)

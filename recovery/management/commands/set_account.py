@@ -18,7 +18,7 @@ from recovery.management.person import at_the_command_line
 from recovery.models import Membership
 from recovery.models.access import Role
 from recovery.pipeline import accounts
-from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.invalid import Invalid
 
 
 class Command(BaseCommand):
