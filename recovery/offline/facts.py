@@ -13,7 +13,7 @@ from pathlib import Path
 from recovery.core.detectors import Limits
 from recovery.core.phases import next_phase
 from recovery.core.types import AttemptFacts, JobState, Phase, Sample, Signal, SignalKind
-from recovery.offline.logs import Reading, TextLog, read_files
+from recovery.offline.logs import LogsRead, TextLog, read_files
 from recovery.offline.record import OfflineJob
 
 # The job's start is not in its record: its first log line comes this much later at most.
@@ -26,9 +26,9 @@ def facts_of(job: OfflineJob, files: Sequence[Path | TextLog], limits: Limits) -
 
     Without a node list in the record, the nodes that the logs and events name stand for it: nothing is acted on here.
     """
-    reading = read_files(files, job.nodes)
-    signals = reading.signals
-    clock = _clock(job, reading, limits)
+    logs = read_files(files, job.nodes)
+    signals = logs.signals
+    clock = _clock(job, logs, limits)
     samples = tuple(_samples(signals, clock))
     phase, phase_since = _phase(signals, clock)
     return AttemptFacts(
@@ -45,6 +45,7 @@ def facts_of(job: OfflineJob, files: Sequence[Path | TextLog], limits: Limits) -
         ended_at=clock.ended if job.state.is_terminal else None,
         time_limit_s=job.time_limit_s,
         cancelled_by=job.cancelled_by,
+        ranks=logs.ranks,
         requeued_by_slurm=job.requeued,
         phase=phase,
         phase_since=phase_since,
@@ -78,16 +79,16 @@ class _Clock:
     blind: str
 
 
-def _clock(job: OfflineJob, reading: Reading, limits: Limits) -> _Clock:
+def _clock(job: OfflineJob, logs: LogsRead, limits: Limits) -> _Clock:
     events = [event.at for event in job.node_events]
-    started = job.start or reading.first or min(events, default=SOME_DAY)
-    times, blind = reading.times, ""
-    reports = [s for s in reading.signals if s.kind is SignalKind.PROGRESS]
-    if reading.first is None and reports:
+    started = job.start or logs.first or min(events, default=SOME_DAY)
+    times, blind = logs.times, ""
+    reports = [s for s in logs.signals if s.kind is SignalKind.PROGRESS]
+    if logs.first is None and reports:
         times = _times_by_step(reports, started + timedelta(seconds=limits.first_step_s))
         if not times and job.state is JobState.RUNNING:
             blind = "No line of the log carries a time, so silence can't be told."
-    asked = max(filter(None, [started + timedelta(seconds=job.elapsed_s or 0), reading.last]))
+    asked = max(filter(None, [started + timedelta(seconds=job.elapsed_s or 0), logs.last]))
     now = max(asked, *events) if events else asked
     return _Clock(started=started, ended=asked if job.elapsed_s else now, now=now, times=times, blind=blind)
 

@@ -70,16 +70,17 @@ def _lines(file: BinaryIO, name: str) -> Iterator[LogLine]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class LogsRead:
     """What the files of a job say. `times` holds, by file and line, a signal's own time or the last one before it."""
 
     signals: tuple[Signal, ...]  # by file and line; without a date of their own they keep none
     times: dict[tuple[str, int], datetime]
     first: datetime | None  # the earliest and the latest time that any line carries
     last: datetime | None
+    ranks: int | None = None  # that the job has, as NCCL says
 
 
-def read_files(files: Sequence[Path | TextLog], nodes: Sequence[str]) -> Reading:
+def read_files(files: Sequence[Path | TextLog], nodes: Sequence[str]) -> LogsRead:
     """Read all files, in order. Raises OSError.
 
     Which rank runs where is often told after the failure (a launcher's report), so failures are placed at the end.
@@ -94,8 +95,9 @@ def read_files(files: Sequence[Path | TextLog], nodes: Sequence[str]) -> Reading
                 kept.add(signal, signal.at or now)
             kept.see(now)
     ranks: dict[str, str] = parser.memory.get("ranks", {}).get("map", {})
+    world: int | None = parser.memory.get("ranks", {}).get("world")
     signals = sorted((_placed(s, ranks) for s in (*kept.failures, *kept.marks)), key=lambda s: (s.file, s.line))
-    return Reading(signals=tuple(signals), times=kept.times, first=kept.first, last=kept.last)
+    return LogsRead(signals=tuple(signals), times=kept.times, first=kept.first, last=kept.last, ranks=world)
 
 
 class _Kept:

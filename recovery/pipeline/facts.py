@@ -99,6 +99,8 @@ def brief_facts(attempt: Attempt, *, now: datetime, samples: tuple[Sample, ...] 
         ended_at=attempt.ended_at,
         time_limit_s=job.time_limit_s,
         cancelled_by=attempt.cancelled_by,
+        owner=attempt.job.user,
+        ranks=(attempt.gpus if attempt.gpus is not None else attempt.job.gpus) or None,
         phase=Phase(attempt.phase),
         phase_since=attempt.phase_since,
         blind_reason=attempt.blind_reason,

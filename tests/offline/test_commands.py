@@ -49,7 +49,7 @@ def test_diagnose_prints_the_documented_json(log: Path, job: Path) -> None:
         "rule": "cuda.ecc_uncorrectable", "role": "cause",
     }  # fmt: skip
     assert verdict["reason"].endswith("Restart it without gpu-17.")
-    seen = {"scheduler", "job log", "node events", "checkpoints", "GPU counters"}
+    seen = {"scheduler", "job log", "ranks", "node events", "checkpoints", "GPU counters"}
     assert set(verdict["coverage"]) == {*seen, "what would change it"}
 
 

@@ -6,12 +6,15 @@ from recovery.core.diagnose.clues import Clues
 from recovery.core.speech import steps
 from recovery.core.types import AttemptFacts, CheckpointState, JobState, SignalKind
 
+MOST_SPANS = 6
+
 
 def coverage(facts: AttemptFacts, clues: Clues) -> dict[str, str]:
     """Kind of fact → one clause on what was found or not."""
     return {
         "scheduler": _scheduler(facts),
         "job log": _log(facts, clues),
+        "ranks": _ranks(facts),
         "node events": _nodes(facts),
         "checkpoints": _checkpoints(facts),
         "GPU counters": _gpus(facts),
@@ -47,10 +50,34 @@ def _log(facts: AttemptFacts, clues: Clues) -> str:
 
 
 def _sources(facts: AttemptFacts) -> list[str]:
-    """Whose word it is: how many files, and how many ranks are named in what they say."""
+    """Whose word it is: of how many files."""
     files = len({s.file for s in facts.signals})
-    ranks = len({s.rank for s in facts.signals if s.rank is not None})
-    return [f"{files} files"] * (files > 1) + [f"{_count(ranks, 'rank')} named"] * (ranks > 0)
+    return [f"{files} files"] * (files > 1)
+
+
+def _ranks(facts: AttemptFacts) -> str:
+    """Of which ranks something was read, and of which nothing: their logs may be elsewhere, or they were silent."""
+    named = {s.rank for s in facts.signals if s.rank is not None} | {s.rank for s in facts.samples if s.rank >= 0}
+    if facts.ranks is None:
+        return f"lines of {_spans(named)} read; how many there are is not known" if named else "no line names one"
+    if not named:
+        return f"no line names one of the {steps(facts.ranks)}"
+    if silent := set(range(facts.ranks)) - named:
+        return f"lines of {_spans(named)} read, of {steps(facts.ranks)}; nothing of {_spans(silent)}"
+    return f"lines of all {steps(facts.ranks)} read"
+
+
+def _spans(ranks: set[int]) -> str:
+    """ "rank 3", "ranks 0-7, 12": the first few runs of numbers, and how many ranks there are beyond."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans[:MOST_SPANS])
+    beyond = sum(last - first + 1 for first, last in spans[MOST_SPANS:])
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}{f' and {steps(beyond)} more' if beyond else ''}"
 
 
 def _nodes(facts: AttemptFacts) -> str:

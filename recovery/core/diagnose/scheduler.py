@@ -46,12 +46,19 @@ def cancelled(facts: AttemptFacts, clues: Clues) -> Verdict | None:
             failure_class=C.EXTERNAL_CANCEL,
             restart=Restart.NO,
             confidence=0.98 if facts.cancelled_by else 0.95,
-            reason=f"Slurm says that the job was cancelled{who}.",
+            reason=f"Slurm says that the job was cancelled{who}{_whose(facts)}.",
         )
     if facts.state is not JobState.UNKNOWN:
         return None
     said = first_of(clues.causes, C.EXTERNAL_CANCEL)
     return of_clue(said) if said else _cancelled_step(clues)
+
+
+def _whose(facts: AttemptFacts) -> str:
+    """Somebody else than the owner is named as such: an administrator, or a program such as a reaper of idle GPUs."""
+    if not facts.cancelled_by or not facts.owner:
+        return ""
+    return ", its owner" if facts.cancelled_by == facts.owner else f", not by its owner {facts.owner}"
 
 
 def _cancelled_step(clues: Clues) -> Verdict | None:

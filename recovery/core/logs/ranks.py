@@ -1,7 +1,8 @@
 """Which node a rank runs on, learned from lines that say so.
 
-Three kinds of line tell: `[rank3]: host n2 pid 4711` (and `12: host n2 pid 4711` under srun's labels), the failure
-report of torchelastic (`host : n2`, then `rank : 3`), and NCCL's (`n2:4711:4800 [0] NCCL INFO … rank 3 nranks 16`).
+Four kinds of line tell: `[rank3]: host n2 pid 4711` (and `12: host n2 pid 4711` under srun's labels), the failure
+report of torchelastic (`host : n2`, then `rank : 3`), NCCL's (`n2:4711:4800 [0] NCCL INFO … rank 3 nranks 16`), and
+what a job prints of Slurm's variables in one line (`SLURM_PROCID=3 … SLURMD_NODENAME=n2`, in any order).
 A log can claim anything: where the attempt's nodes are known, no other name is believed.
 """
 
@@ -20,8 +21,10 @@ _NAME = r"([A-Za-z0-9][A-Za-z0-9._-]{0,79})"
 _HOST_PID = re.compile(r"host:? " + _NAME + r" pid:? ?[0-9]{1,10}\b")
 _BARE_NAME = re.compile(_NAME + r"$")
 _NCCL = re.compile(_NAME + r":[0-9]{1,10}:[0-9]{1,10} \[[0-9]{1,4}\] NCCL ")
-_NCCL_RANK = re.compile(r"\brank ([0-9]{1,7}) nranks ")
-TELLING = (" nranks ", "host")
+_NCCL_RANK = re.compile(r"\brank ([0-9]{1,7}) nranks ([0-9]{1,7})\b")
+TELLING = (" nranks ", "host", "SLURM_PROCID")
+_PROCID = re.compile(r"\bSLURM_PROCID ?[=:] ?([0-9]{1,7})\b")
+_NODENAME = re.compile(r"\b(?:SLURMD_NODENAME|HOSTNAME|host(?:name)?) ?[=:] ?" + _NAME + r"(?![A-Za-z0-9._-])")
 _BLOCK_FIELD = re.compile(r" {0,16}(time|host|rank|exitcode|error_file|traceback) {0,12}: (\S{1,300})")
 _BLOCK_RANK = re.compile(r"([0-9]{1,7})$")
 
@@ -41,6 +44,7 @@ class RankMap:
     """Rank → node, in `memory` so that it survives from one look at a log to the next."""
 
     def __init__(self, memory: Memory, nodes: Sequence[str] = ()) -> None:
+        self._memory = memory
         self._map: dict[str, str] = memory.setdefault("map", {})
         self._block: dict[str, str] = memory.setdefault("block", {})  # the torchelastic failure being read
         self._nodes = {short(node): node for node in nodes}
@@ -68,6 +72,9 @@ class RankMap:
         if found := _HOST_PID.match(line.text):
             self.interrupt()
             self._learn(line.rank, found[1])
+        elif "SLURM_PROCID" in line.text:
+            self.interrupt()
+            return self._variables(line)
         elif self._nodes and line.task is not None and (found := _BARE_NAME.match(line.text)):
             self.interrupt()
             self._learn(line.rank, found[1])  # srun -l hostname; without known nodes any single word would do
@@ -87,11 +94,19 @@ class RankMap:
         if rank is not None and node and (len(self._map) < MAX_RANKS or str(rank) in self._map):
             self._map[str(rank)] = node
 
+    def _variables(self, line: CleanLine) -> Place:
+        rank, node = _PROCID.search(line.text), _NODENAME.search(line.text)
+        if rank is None or node is None:
+            return Place(rank=line.rank, node=self.node_of(line.rank))
+        self._learn(int(rank[1]), node[1])
+        return Place(rank=int(rank[1]), node=self.known(node[1]))
+
     def _nccl(self, line: CleanLine, found: re.Match[str]) -> Place:
         rank = line.rank
         if rank_said := _NCCL_RANK.search(line.text):
             rank = int(rank_said[1])
             self._learn(rank, found[1])
+            self._memory["world"] = max(int(rank_said[2]), self._memory.get("world", 0))
         return Place(rank=rank, node=self.known(found[1]))
 
     def _in_block(self, text: str) -> Place | None:
@@ -116,7 +131,7 @@ def may_tell(text: str, *, labelled: bool) -> bool:
 
     It holds one of TELLING, or is a single word with a label.
     """
-    if " nranks " in text and " NCCL " in text:
+    if (" nranks " in text and " NCCL " in text) or "SLURM_PROCID" in text:
         return True
     if "host" in text and (_HOST_PID.match(text) or _BLOCK_FIELD.match(text)):
         return True

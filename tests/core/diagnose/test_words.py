@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from recovery.core.diagnose import MAX_EVIDENCE, diagnose
 from recovery.core.types import CheckpointFact, CheckpointState, Diagnosis, GpuFacts, JobState
 from tests.core.attempts import at, checkpoints, crash, ended, event, read, samples, traceback
@@ -69,6 +71,7 @@ def test_coverage_says_what_was_seen() -> None:
     assert got.coverage == {
         "scheduler": "state failed, exit code 1, reason NonZeroExitCode",
         "job log": "2 failure lines, last step 400",
+        "ranks": "no line names one",
         "node events": "1 event of the job's 4 nodes",
         "checkpoints": "newest complete: step 200, 1 more not complete",
         "GPU counters": "no readings lately; they come from a Prometheus, where the cluster names one",
@@ -99,6 +102,30 @@ def test_coverage_says_what_was_not_seen() -> None:
     assert "signal 11" in verdict(exit_signal=11).coverage["scheduler"]
 
 
-def test_coverage_says_how_many_ranks_spoke() -> None:
-    got = verdict(signals=read([*traceback("KeyError: 'a'", rank=3), *traceback("KeyError: 'a'", rank=7)]))
-    assert got.coverage["job log"].endswith("no step reported, 2 ranks named")
+@pytest.mark.parametrize(
+    ("spoke", "ranks", "said"),
+    [
+        ([3, 7], None, "lines of ranks 3, 7 read; how many there are is not known"),
+        ([3], 8, "lines of rank 3 read, of 8; nothing of ranks 0-2, 4-7"),
+        ([0, 1, 2, 3], 4, "lines of all 4 read"),
+        ([], 16, "no line names one of the 16"),
+        ([1, 3, 5, 7, 9, 11, 13, 15], 16, "nothing of ranks 0, 2, 4, 6, 8, 10 and 2 more"),
+    ],
+)
+def test_coverage_says_of_which_ranks_nothing_was_read(spoke: list[int], ranks: int | None, said: str) -> None:
+    lines = [line for rank in spoke for line in traceback("KeyError: 'a'", rank=rank)]
+    assert verdict(signals=read(lines), ranks=ranks).coverage["ranks"].endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("by", "owner", "said"),
+    [
+        ("svc-idle-gpu", "ana", "cancelled by svc-idle-gpu, not by its owner ana."),
+        ("ana", "ana", "cancelled by ana, its owner."),
+        ("ana", "", "cancelled by ana."),
+    ],
+)
+def test_who_cancelled_is_named_and_whether_it_was_the_owner(by: str, owner: str, said: str) -> None:
+    assert verdict(state=JobState.CANCELLED, cancelled_by=by, owner=owner).reason.startswith(
+        f"Slurm says that the job was {said}"
+    )

@@ -24,6 +24,8 @@ def failure(*texts: str, nodes: tuple[str, ...] = ()) -> Signal:
         ("[rank3]: host n2 pid 4711", "[rank3]: "),
         ("3: host n2 pid 4711", "3: "),
         ("3: host: n2 pid: 4711", "[rank3]:"),
+        ("SLURM_PROCID=3 SLURM_LOCALID=1 SLURMD_NODENAME=n2", "3: "),
+        ("host=n2 SLURM_NODEID: 1 SLURM_PROCID: 3", "[rank3]: "),
         ("n2:4711:4800 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 3 nranks 16 cudaDev 0", "3: "),
     ],
 )
