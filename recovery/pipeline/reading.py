@@ -18,7 +18,7 @@ from django.conf import settings
 
 from recovery.core.blindness import Sight, blindness, next_change
 from recovery.core.detectors.hang import remember_wait
-from recovery.core.logs import LogParser
+from recovery.core.logs import LogParser, heard
 from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.phases import next_phase
 from recovery.core.types import JobState, Phase, Sample, Signal, SignalKind
@@ -369,6 +369,8 @@ def _blindness(reading: Reading, *, now: datetime) -> tuple[str, str]:
         missing=reading.missing,
         trouble=reading.trouble,
         remedy=reading.remedy,
+        mute=heard.mute(attempt.parser_memory),
+        advice=heard.advice(attempt.parser_memory),
     )
     reading.blind_until = next_change(sight)
     reason, remedy = blindness(sight)

@@ -9,6 +9,7 @@ import pytest
 from pytest_django import Settings
 
 from recovery.access import actor_for
+from recovery.core.blindness import MUTE
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import FindingKind, JobState, Outcome
 from recovery.models import Action, Attempt, Cluster, Incident, Job, PolicyVersion
@@ -105,6 +106,21 @@ def test_a_log_that_grows_in_an_unknown_format_is_blind_and_not_hung(desk: Desk,
         desk.say(f"working on shard {number} of many")
         desk.tick()
     assert "known format" in Attempt.objects.get().blind_reason
+    assert not Incident.objects.exists()
+
+
+def test_lightning_with_a_bar_that_leaves_nothing_in_the_log_is_blind_and_not_hung(
+    desk: Desk, settings: Settings
+) -> None:
+    settings.HANG_FIRST_STEP_S = 60
+    desk.submit()
+    desk.start()
+    desk.say("GPU available: True (cuda), used: True")
+    desk.say("┃   ┃ Name  ┃ Type   ┃ Params ┃ Mode  ┃")
+    desk.tick(times=60)
+    attempt = Attempt.objects.get()
+    assert attempt.blind_reason == MUTE
+    assert "TQDMProgressBar" in attempt.blind_remedy
     assert not Incident.objects.exists()
 
 
