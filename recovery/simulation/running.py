@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,17 +26,21 @@ CLUSTER = "simulated"
 OPERATOR = Actor(kind="user", name="scripted operator", user_id=None, permissions=frozenset(Permission))
 
 
-def play(scenario: Scenario, folder: Path) -> Story:
-    """What came of it. Jobs write their logs and checkpoints below `folder`; the database is the connected one."""
+def play(scenario: Scenario, folder: Path, *, at_each_look: Callable[[float], None] = lambda _: None) -> Story:
+    """What came of it. Jobs write their logs and checkpoints below `folder`; the database is the connected one.
+
+    `at_each_look` is told the virtual seconds since the beginning.
+    """
     with _settings_of(scenario, folder):
-        return _Stage(scenario, folder).play()
+        return _Stage(scenario, folder, at_each_look).play()
 
 
 class _Stage:
     """One run: the clock, the cluster, and what is still to come."""
 
-    def __init__(self, scenario: Scenario, folder: Path) -> None:
+    def __init__(self, scenario: Scenario, folder: Path, at_each_look: Callable[[float], None]) -> None:
         self.scenario = scenario
+        self.at_each_look = at_each_look
         self.now = START
         store = LiveStore(folder)
         self.world = SimulatedCluster(folder, clock=lambda: self.now, store=store)
@@ -64,6 +68,7 @@ class _Stage:
                 self._do(agenda.pop(0))
             if self.now >= next_tick:
                 self._tick()
+                self.at_each_look((self.now - START).total_seconds())
                 next_tick = self.now + timedelta(seconds=self.scenario.desk.poll_s)
         self._tick()
         return self._story(time.perf_counter() - began)

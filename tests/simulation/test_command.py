@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 from pathlib import Path
@@ -32,6 +33,25 @@ def test_the_time_line_ends_with_the_verdict(capsys: pytest.CaptureFixture[str])
     assert lines[0] == "A user cancels the job"
     assert any("tomas cancels embed-finetune" in line for line in lines)
     assert lines[-1] == "It came out as expected."
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_at_a_terminal_a_line_says_how_far_it_is_and_goes_away(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+    call_command("simulate", QUICK, stderr=terminal)
+    written = terminal.getvalue()
+    assert "\r10 of 180 s of virtual time" in written
+    assert written.endswith("\r\x1b[K")
+    assert "\n" not in written
+
+
+def test_elsewhere_nothing_is_printed_before_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("simulate", QUICK)
+    assert capsys.readouterr().err == ""
 
 
 def test_what_differs_is_named_and_the_exit_code_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,12 +10,12 @@ import json
 import logging
 import tempfile
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from recovery.simulation.database import throw_away_database
 from recovery.simulation.judging import differences
@@ -56,8 +56,35 @@ class Command(BaseCommand):
                 folder.mkdir(parents=True)
             except OSError as error:
                 raise CommandError(f"{folder}: {error.strerror}; name a new folder.", returncode=2) from None
-        with tempfile.TemporaryDirectory(prefix="recovery-simulate-") as temporary, _quiet_log(), throw_away_database():
-            return play(scenario, (folder or Path(temporary)).absolute())
+        with (
+            tempfile.TemporaryDirectory(prefix="recovery-simulate-") as temporary,
+            _quiet_log(),
+            throw_away_database(),
+            _progress(self.stderr, scenario) as progress,
+        ):
+            return play(scenario, (folder or Path(temporary)).absolute(), at_each_look=progress)
+
+
+@contextmanager
+def _progress(stream: OutputWrapper, scenario: Scenario) -> Iterator[Callable[[float], None]]:
+    """How far it is, in a line that is written over and is gone at the end; at a terminal only."""
+    if not stream.isatty():
+        yield lambda _: None
+        return
+    written = ""
+
+    def tell(at_s: float) -> None:
+        nonlocal written
+        line = f"\r{at_s:.0f} of {scenario.for_s:g} s of virtual time"
+        if line != written:
+            written = line
+            stream.write(line, ending="")
+            stream.flush()
+
+    try:
+        yield tell
+    finally:
+        stream.write("\r\x1b[K", ending="")  # to the line's beginning, and clear it
 
 
 @contextmanager
