@@ -14,7 +14,7 @@ from recovery.core.detectors.slowdown import pace_is_back
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.speech import steps
 from recovery.core.types import TERMINAL_STATES, CheckpointState, JobState, Outcome
-from recovery.core.verify import Check, CheckKey, RestoreVerdict, advise, foresee
+from recovery.core.verify import Check, CheckKey, RestoreVerdict, advise, danger_ahead
 from recovery.models import Attempt, Checkpoint, Incident, Job
 from recovery.pipeline.decide import close
 from recovery.pipeline.facts import attempt_facts, limits
@@ -220,7 +220,7 @@ def _danger(incident: Incident, sight: Sight, trouble: Trouble) -> dict[str, Any
     if trouble.outcome not in STARTED_WRONG or sight.expected is None or attempt.state in TERMINAL_STATES:
         return _NO_DANGER
     began = sight.restore.step or 0
-    found = foresee(
+    found = danger_ahead(
         good_step=sight.expected, saved=history_of(incident.run), at_step=max(began, attempt.last_step or 0),
         began_at=began, step_time_s=step_time(attempt) or step_time(incident.attempt),
     )  # fmt: skip

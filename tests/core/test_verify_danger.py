@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recovery.core.checkpoints import Saved
 from recovery.core.types import CheckpointState, Outcome
-from recovery.core.verify import Danger, advise, foresee, save_interval
+from recovery.core.verify import Danger, advise, danger_ahead, save_interval
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ def saved(*steps: int, removed: tuple[int, ...] = ()) -> list[Saved]:
 
 
 def test_a_run_that_counts_from_the_beginning_overwrites_the_step_when_it_reaches_it_again() -> None:
-    got = foresee(good_step=840, saved=saved(800, 820, 840), at_step=5, began_at=0, step_time_s=2.0)
+    got = danger_ahead(good_step=840, saved=saved(800, 820, 840), at_step=5, began_at=0, step_time_s=2.0)
     assert got == Danger(
         step=840, in_s=1670.0, sentence="It overwrites step 840 with its save at step 840, the 42nd from now."
     )
@@ -36,7 +36,7 @@ def test_a_run_that_counts_from_the_beginning_overwrites_the_step_when_it_reache
 
 def test_where_old_ones_are_removed_the_good_one_is_pushed_out_long_before() -> None:
     history = saved(40, 60, 80, removed=(20,))
-    got = foresee(good_step=80, saved=history, at_step=5, began_at=0, step_time_s=1.0, save_s=2.0)
+    got = danger_ahead(good_step=80, saved=history, at_step=5, began_at=0, step_time_s=1.0, save_s=2.0)
     assert got is not None
     assert got.in_s == 55 + 4
     assert got.sentence == (
@@ -45,30 +45,30 @@ def test_where_old_ones_are_removed_the_good_one_is_pushed_out_long_before() -> 
 
 
 def test_an_older_restore_overwrites_at_its_next_save() -> None:
-    got = foresee(good_step=80, saved=saved(40, 60, 80), at_step=65, began_at=60, step_time_s=1.0)
+    got = danger_ahead(good_step=80, saved=saved(40, 60, 80), at_step=65, began_at=60, step_time_s=1.0)
     assert got is not None
     assert (got.in_s, got.sentence) == (15, "It overwrites step 80 with its save at step 80, the next one from now.")
 
 
 def test_without_a_pace_the_time_is_not_known() -> None:
-    got = foresee(good_step=80, saved=saved(40, 60, 80), at_step=0, began_at=0, step_time_s=None)
+    got = danger_ahead(good_step=80, saved=saved(40, 60, 80), at_step=0, began_at=0, step_time_s=None)
     assert got is not None
     assert got.in_s is None
 
 
 def test_with_one_checkpoint_nothing_is_known_of_the_saves_and_it_may_be_the_next() -> None:
-    got = foresee(good_step=80, saved=saved(80), at_step=0, began_at=0, step_time_s=1.0)
+    got = danger_ahead(good_step=80, saved=saved(80), at_step=0, began_at=0, step_time_s=1.0)
     assert got is not None
     assert got.in_s is None
     assert "was not seen yet" in got.sentence
 
 
 def test_what_is_gone_is_in_no_danger_any_more() -> None:
-    assert foresee(good_step=80, saved=saved(40, 60, removed=(80,)), at_step=0, began_at=0, step_time_s=1) is None
+    assert danger_ahead(good_step=80, saved=saved(40, 60, removed=(80,)), at_step=0, began_at=0, step_time_s=1) is None
 
 
 def test_a_run_that_saves_at_other_steps_and_removes_nothing_is_no_danger() -> None:
-    assert foresee(good_step=85, saved=saved(45, 65, 85), at_step=3, began_at=0, step_time_s=1.0) is None
+    assert danger_ahead(good_step=85, saved=saved(45, 65, 85), at_step=3, began_at=0, step_time_s=1.0) is None
 
 
 @given(
@@ -83,7 +83,7 @@ def test_the_trainer_destroys_it_at_the_step_that_was_foreseen(every: int, kept:
     good, at = steps[-1], at % (steps[-1] or 1)
     there = steps[-kept:]
     history = saved(*there, removed=tuple(steps[:-kept]))
-    got = foresee(good_step=good, saved=history, at_step=at, began_at=0, step_time_s=1.0)
+    got = danger_ahead(good_step=good, saved=history, at_step=at, began_at=0, step_time_s=1.0)
     for step in count(at + 1):  # the trainer
         if step % every == 0:
             gone = step == good

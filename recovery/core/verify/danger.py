@@ -31,7 +31,7 @@ def save_interval(saved: Sequence[Saved]) -> int | None:
     return median_low(gaps) if gaps else None
 
 
-def foresee(
+def danger_ahead(
     *,
     good_step: int,
     saved: Sequence[Saved],
