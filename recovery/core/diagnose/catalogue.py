@@ -16,6 +16,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any, TypeVar
 
+from recovery.core.diagnose.slow_patterns import slowness
 from recovery.core.types import Exclude, FailureClass, Restart, Role
 
 SITE = "site."  # begins the id of each rule of a site's own, so that it can't take the place of one of ours
@@ -224,6 +225,8 @@ def set_site_rules(text: str) -> None:
     for rule in own:
         if not rule.id.startswith(SITE):
             raise CatalogueError(f"Rule {rule.id}: the id of a site's own rule begins with {SITE!r}.")
+        if fault := slowness(rule.pattern, rule.literals, longest=MAX_LINE):
+            raise CatalogueError(f"Rule {rule.id}: {fault}")
     rules = (*own, *RULES)
     RULES_BY_ID.clear()
     RULES_BY_ID.update({rule.id: rule for rule in rules})

@@ -231,6 +231,8 @@ def test_a_sites_own_rule_is_matched_before_ours(site_rules: Callable[[str], Non
         (SITE.replace("site.licence", "slurm.licence"), "begins with 'site.'"),
         (SITE.replace("launch_config", "licence"), "class is 'licence'"),
         ("[[rule", "no TOML"),
+        (SITE.replace("{1,80}", "+"), "repeats without a bound (+)"),
+        (SITE.replace("\\S{1,80}", "(?:[a-z.]{1,40}){1,40}="), "takes too long"),
     ],
 )
 def test_a_wrong_file_of_a_site_is_refused_and_changes_nothing(
