@@ -72,7 +72,7 @@ def rule(incident: Incident, recommendation: Recommendation, *, now: datetime) -
     ruling = rule_on(
         current_rules(),
         diagnosis=stored_diagnosis(incident),
-        proposal=_proposal(recommendation),
+        proposal=proposal_of(recommendation),
         comment_mode=Mode(mode) if mode else None,
         comment_max_restarts=options.get("max_restarts"),
         history=past_failures(incident, now=now),
@@ -157,7 +157,8 @@ def _acted_by_rules(incident: Incident, *, now: datetime) -> tuple[Acted, ...]:
     )
 
 
-def _proposal(row: Recommendation) -> Proposal:
+def proposal_of(row: Recommendation) -> Proposal:
+    """A stored recommendation as the value that the policy judges."""
     return Proposal(
         action=ActionKind(row.action), exclude_nodes=tuple(row.exclude_nodes), headline=row.headline,
         reasons=tuple(row.reasons), restore_step=row.restore_step, restore_path=row.restore_path,

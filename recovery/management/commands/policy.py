@@ -49,20 +49,20 @@ class Command(BaseCommand):
         self.stdout.write(policy_files.write(_rules(_version(options["number"]))), ending="")
 
     def _check(self, options: dict[str, Any]) -> None:
-        found = _read(options["file"])
+        found = read_policy(options["file"])
         for warning in found.warnings:
             self.stderr.write(warning)
         self.stdout.write(f"{len(found.rules['rules'])} rules, nothing wrong.")
 
     def _diff(self, options: dict[str, Any]) -> None:
         holds = selectors.current_policy()
-        new = _read(options["file"]).rules
+        new = read_policy(options["file"]).rules
         names = (str(holds) if holds else "no version", options["file"])
         for line in policy_files.diff(_rules(holds), new, names=names):
             self.stdout.write(line)
 
     def _apply(self, options: dict[str, Any]) -> None:
-        found = _read(options["file"])
+        found = read_policy(options["file"])
         held = selectors.current_policy()
         number = held.number if held else 0
         if options["base"] is not None and options["base"] != number:
@@ -81,7 +81,7 @@ class Command(BaseCommand):
         self.stdout.write(f"Version {saved.number} holds from now on.")
 
     def _why(self, options: dict[str, Any]) -> None:
-        rules = _read(options["file"]).rules if options["file"] else _rules(selectors.current_policy())
+        rules = read_policy(options["file"]).rules if options["file"] else _rules(selectors.current_policy())
         rule, passed = deciding_rule(rules, _question(options))
         for each in passed:
             self.stdout.write(f"{each.rule}: passed over, {each.why}")
@@ -113,7 +113,8 @@ def _version(number: int | None) -> PolicyVersion | None:
     return version
 
 
-def _read(name: str) -> policy_files.PolicyFile:
+def read_policy(name: str) -> policy_files.PolicyFile:
+    """The policy in a file, or on standard input for "-". Raises CommandError with the lines that are wrong."""
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
