@@ -73,7 +73,7 @@ def recommend(
     suspects = _suspects(nodes, job)
     nodes += suspects
     action = ActionKind.REQUEUE_EXCLUDING if nodes else ActionKind.REQUEUE
-    kept_away = f"{listed(suspects)} is left out as a suspect: failures of other runs began on it." if suspects else ""
+    kept_away = f"Left out as suspects: {listed(suspects)}; failures of other runs began there." if suspects else ""
     reasons = [diagnosis.reason, note, kept_away, _checkpoint_reason(checkpoint, facts), _delay(job), *_past(history)]
     headline = _headline(nodes, checkpoint, facts)
     return _proposal(action, nodes, headline, tuple(filter(None, reasons)), checkpoint, facts, job)

@@ -222,3 +222,36 @@ def test_no_proposal_leaves_fewer_eligible_nodes_than_the_job_needs(
         assert len(set(eligible) - set(excluded) - set(got.exclude_nodes)) >= needed
     if restart in (Restart.NO, Restart.AFTER_CHANGE):
         assert got.action is ActionKind.NOTHING
+
+
+# --- the fleet --------------------------------------------------------------------------------------------------------
+
+
+def test_while_an_outbreak_is_open_no_node_is_left_out_and_no_suspect_is_avoided() -> None:
+    got = propose(diagnosis(), outbreak="7", avoid=("gpu-05",), room=4)
+    assert (got.action, got.exclude_nodes) == (ActionKind.REQUEUE, ())
+    assert any("exclusions and drains are held while outbreak 7 is open" in reason for reason in got.reasons)
+
+
+def test_a_restart_keeps_away_from_suspects_where_it_may() -> None:
+    got = propose(avoid=("gpu-06", "gpu-99", "gpu-05"), room=4)
+    assert (got.action, got.exclude_nodes) == (ActionKind.REQUEUE_EXCLUDING, ("gpu-06", "gpu-05"))
+    assert any(reason.startswith("Left out as suspects: gpu-06 and gpu-05") for reason in got.reasons)
+    assert propose(avoid=("gpu-06",), room=0).exclude_nodes == ()
+    both = propose(diagnosis(), avoid=("gpu-06", "gpu-05"), room=2)
+    assert both.exclude_nodes == ("gpu-02", "gpu-06")  # the verdict's node first; five nodes less one are four
+    assert propose(avoid=("gpu-06",), room=4, required_nodes=("gpu-06",)).exclude_nodes == ()
+
+
+def test_what_failed_with_others_is_no_loop_of_its_own() -> None:
+    requeued = ended(samples=samples(40), requeued_by_slurm=True)
+    alone = [past(C.NODE_FAULT, step=400, acted=False) for _ in range(3)]
+    lost = diagnosis(failure_class=C.NODE_FAULT, restart=Restart.NO, exclude=Exclude.NONE, nodes=())
+    shared = [replace(each, shared=True) for each in alone]
+    assert recommend(lost, requeued, JOB, alone).action is ActionKind.HOLD
+    assert recommend(lost, requeued, JOB, shared).action is ActionKind.NOTHING
+
+
+def test_that_an_earlier_failure_went_away_elsewhere_is_said() -> None:
+    got = recommend(PLAIN, FAILED, JOB, [past(C.GPU_HARDWARE, nodes=("gpu-09",), elsewhere=True)])
+    assert "An earlier failure on gpu-09 did not come back when the run went on elsewhere." in got.reasons

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from recovery.core.diagnose import diagnose
 from recovery.core.types import Diagnosis, Exclude, FailureClass, PastFailure, Restart
-from tests.core.attempts import crash, ended, event, past, samples
+from tests.core.attempts import crash, ended, event, past, read, samples
 
 C = FailureClass
 CONTAINED = event("gpu-02", "NVRM: Xid (PCI:0000:1b:00): 94, pid=1, Contained")
@@ -65,3 +65,58 @@ def test_hardware_does_not_fail_twice_at_one_step() -> None:
     assert again.confidence < 0.9
     elsewhere = verdict(past(C.GPU_HARDWARE, step=200), events=(DEAD,))
     assert elsewhere.restart is Restart.YES
+
+
+# --- what other runs, other nodes and other steps add ----------------------------------------------------------------
+
+
+def with_suspects(**suspects: str) -> Diagnosis:
+    facts = ended(samples=samples(40), node_events=[CONTAINED])
+    return diagnose(facts, crash(facts), (), {name.replace("_", "-"): why for name, why in suspects.items()})
+
+
+def test_what_is_excluded_if_repeated_is_excluded_on_a_suspect_which_says_why() -> None:
+    got = with_suspects(gpu_02="3 failures of 3 runs began on it.")
+    assert (got.exclude, got.nodes) == (Exclude.NODES, ("gpu-02",))
+    assert "gpu-02 is a suspect (3 failures of 3 runs began on it)" in got.reason
+    assert with_suspects(gpu_03="another").exclude is Exclude.IF_REPEATED
+
+
+def test_a_suspect_among_the_victims_of_a_time_out_is_not_excluded_for_it() -> None:
+    line = (
+        "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL("
+        "SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds "
+        "before timing out."
+    )
+    facts = ended(samples=samples(40), signals=read(["[rank1]: host gpu-02 pid 7", line]), nodes=("gpu-01", "gpu-02"))
+    why = {"gpu-01": "x", "gpu-02": "x"}
+    for history in ((), [past(C.HANG_COLLECTIVE, nodes=("gpu-02",), step=100)]):
+        got = diagnose(facts, crash(facts), history, why)
+        assert got.failure_class is C.HANG_COLLECTIVE
+        assert got.exclude is not Exclude.NODES
+
+
+def test_a_bad_node_has_many_faces_and_that_the_run_went_on_elsewhere_is_said() -> None:
+    again = verdict(past(C.NODE_FAULT, nodes=("gpu-02",), step=100, elsewhere=True))
+    assert (again.exclude, again.nodes) == (Exclude.NODES, ("gpu-02",))
+    assert "after the first time the run went on elsewhere" in again.reason
+
+
+def test_the_same_step_counts_as_far_as_reports_can_tell_and_names_other_nodes() -> None:
+    near = verdict(past(C.GPU_HARDWARE, step=390, acted=False, nodes=("gpu-04",)), events=(DEAD,))  # reports every 10
+    assert near.restart is Restart.ONCE
+    assert "before, on other nodes: the same place twice points at code or data" in near.reason
+    assert verdict(past(C.GPU_HARDWARE, step=380, acted=False), events=(DEAD,)).restart is Restart.YES
+
+
+def test_one_node_both_times_explains_the_same_step_too() -> None:
+    assert (
+        verdict(past(C.GPU_HARDWARE, step=400, acted=False, nodes=("gpu-02",)), events=(DEAD,)).restart is Restart.YES
+    )
+
+
+def test_a_failure_of_an_outbreak_says_nothing_of_the_run() -> None:
+    assert verdict(past(C.GPU_HARDWARE, nodes=("gpu-02",), step=100, shared=True)).exclude is Exclude.IF_REPEATED
+    assert verdict(past(C.GPU_HARDWARE, step=400, acted=False, shared=True), events=(DEAD,)).restart is Restart.YES
+    facts = UNKNOWN_EXIT
+    assert diagnose(facts, crash(facts), [past(C.UNKNOWN, step=100, shared=True)]).restart is Restart.ONCE
