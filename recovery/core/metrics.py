@@ -71,17 +71,22 @@ def feed(line: LogLine, memory: Memory) -> Iterator[Signal]:
         file=line.file,
         line=line.number,
         offset=line.offset,
-        text="".join(char if char.isprintable() else " " for char in text[:SHOWN_CHARS]),
+        text=_printable(text[:SHOWN_CHARS]),
         rule="metrics.csv" if "columns" in memory else "metrics.json",
         at=at,
         step=step,
-        path=str(values.get("path") or "")[:1000],
+        path=_printable(str(values.get("path") or "")[:1000]),
         rank=_whole(values.get("rank"), most=MAX_RANK),
         loss=_number(values.get("loss")),
         throughput=_number(values.get("throughput")),
         step_time_s=step_time,
         tokens=_number(values.get("tokens")),
     )
+
+
+def _printable(text: str) -> str:
+    """What every database can keep, and every page show."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def written_anew(memory: Memory) -> None:

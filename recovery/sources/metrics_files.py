@@ -72,7 +72,8 @@ def _names(folder: str, roots: Sequence[str]) -> list[str]:
             for entry in entries:
                 if len(names) >= MOST_ENTRIES:
                     break
-                names.append(entry.name)
+                if entry.name.isprintable():  # another can't be kept in a database
+                    names.append(entry.name)
         return names
     except OSError as error:
         raise unreadable(error, folder) from None
@@ -123,7 +124,8 @@ def _cycle(path: str, number: int, roots: Sequence[str]) -> Cycle | None:
     if not isinstance(told, dict):
         return None
     started, ended = (_moment(told.get(name)) for name in ("cycle_start_time", "cycle_end_time"))
-    return Cycle(number=number, started_at=started, ended_at=ended, nodes=str(told.get("active_nodes") or "")[:300])
+    nodes = "".join(char for char in str(told.get("active_nodes") or "")[:300] if char.isprintable())
+    return Cycle(number=number, started_at=started, ended_at=ended, nodes=nodes)
 
 
 def _moment(value: Any) -> datetime | None:

@@ -63,6 +63,11 @@ def test_a_file_that_was_written_anew_counts_no_step_twice() -> None:
     assert [s.step for s in read("step,loss,lr", "1,2,0", "2,2,0", "3,2,0", "1,2,0", memory=memory)] == [3, 1]
 
 
+def test_a_path_holds_nothing_that_a_database_refuses() -> None:
+    told = read(r'{"kind": "save_started", "step": 1, "path": "/ckpt\u0000\ud800/x"}')
+    assert [signal.path for signal in told] == ["/ckpt  /x"]
+
+
 def test_saves_may_be_told_too() -> None:
     [signal] = read('{"kind": "save_durable", "step": 100, "path": "/ckpt"}')
     assert (signal.kind, signal.step, signal.path) == (SignalKind.SAVE_DURABLE, 100, "/ckpt")
