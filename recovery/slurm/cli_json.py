@@ -247,8 +247,15 @@ def node_record(entry: Mapping[str, Any]) -> NodeRecord:
         reason_at=values.time(entry, "reason_changed_at"),
         features=_features(entry.get("active_features")),
         gpus=gpus_in_gres(values.text(entry, "gres")),
+        switch=_leaf(values.text(entry, "topology")),
         jobs_on_it=has_jobs(words),
     )
+
+
+def _leaf(topology: str) -> str:
+    """ "tree:sw-root:sw-3": a topology's name and its units down to the leaf; of several the first."""
+    name, _, units = topology.partition(",")[0].partition(":")
+    return units.rpartition(":")[2].strip() if name else ""
 
 
 def _features(value: object) -> tuple[str, ...]:

@@ -148,7 +148,7 @@ def test_a_person_can_take_no_node_away_either_and_is_told_how(
     wanted = {"action": ActionKind.REQUEUE_EXCLUDING, "parameters": {}, "exclude_nodes": [], **given}
     with pytest.raises(Invalid, match=f"held while outbreak {outbreak.pk} is open") as refused:
         propose.propose(
-            own(asked).pk, reason="it is the node", actor=actor_for(operator), client=asked.slurm,  # type: ignore[arg-type]
+            own(asked).pk, reason="it is the node", actor=actor_for(operator), client=asked.slurm,
             now=asked.now, **wanted,
         )  # fmt: skip
     assert "end the outbreak on its page" in str(refused.value)
