@@ -19,7 +19,7 @@ from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
 from recovery.pipeline.blind_spells import note_blindness
 from recovery.pipeline.bulk import CHUNK, update_rows
-from recovery.pipeline.reading import ALL_RANKS, Reading
+from recovery.pipeline.reading import ALL_RANKS, Look
 from recovery.pipeline.samples import store_samples
 
 MOST_FAILURES = 5000  # failure lines of one attempt that are kept
@@ -54,21 +54,21 @@ def positions(keys: Sequence[int]) -> dict[int, dict[str, LogFile]]:
     return found
 
 
-def store_readings(readings: Sequence[Reading], *, now: datetime) -> None:
+def store_looks(looks: Sequence[Look], *, now: datetime) -> None:
     """Store what was read, all of it or nothing. The number of statements does not depend on how many there are."""
-    full = [reading for reading in readings if not reading.is_empty]
+    full = [look for look in looks if not look.is_empty]
     if not full:
         return
     with transaction.atomic():
-        store_samples([row for reading in full for row in _sample_rows(reading)])
+        store_samples([row for look in full for row in _sample_rows(look)])
         SignalRow.objects.bulk_create(_signal_rows(full, now=now), ignore_conflicts=True, batch_size=CHUNK)
-        _store_positions([row for reading in full for row in reading.changed_rows])
-        for reading in full:
-            for done in reading.done:
+        _store_positions([row for look in full for row in look.changed_rows])
+        for look in full:
+            for done in look.done:
                 done()
-            note_blindness(reading.attempt, reading.was_blind, now)
-        _forget_marks([reading.attempt for reading in full if reading.tells_of_saves])
-        update_rows([reading.attempt for reading in full], (*OWN_FIELDS, *QUIET_FIELDS))
+            note_blindness(look.attempt, look.was_blind, now)
+        _forget_marks([look.attempt for look in full if look.tells_of_saves])
+        update_rows([look.attempt for look in full], (*OWN_FIELDS, *QUIET_FIELDS))
 
 
 def _forget_marks(attempts: Sequence[Attempt]) -> None:
@@ -85,23 +85,23 @@ def _store_positions(rows: Sequence[LogFile]) -> None:
     update_rows([row for row in rows if row.pk is not None], POSITION)
 
 
-def _sample_rows(reading: Reading) -> Iterator[SampleRow]:
-    for s in reading.signals:
+def _sample_rows(look: Look) -> Iterator[SampleRow]:
+    for s in look.signals:
         if s.kind is SignalKind.PROGRESS and s.at is not None:
             yield SampleRow(
-                attempt_id=reading.attempt.pk, rank=ALL_RANKS if s.rank is None else s.rank, step=s.step or 0, at=s.at,
+                attempt_id=look.attempt.pk, rank=ALL_RANKS if s.rank is None else s.rank, step=s.step or 0, at=s.at,
                 loss=s.loss, throughput=s.throughput, step_time_s=s.step_time_s, tokens=s.tokens,
             )  # fmt: skip
 
 
-def _signal_rows(readings: Sequence[Reading], *, now: datetime) -> list[SignalRow]:
+def _signal_rows(looks: Sequence[Look], *, now: datetime) -> list[SignalRow]:
     rows = [
         SignalRow(
-            attempt_id=reading.attempt.pk, kind=s.kind, rule=s.rule[:80], at=s.at or now, step=s.step, rank=s.rank,
+            attempt_id=look.attempt.pk, kind=s.kind, rule=s.rule[:80], at=s.at or now, step=s.step, rank=s.rank,
             node=s.node[:100], file=s.file, line=s.line, offset=s.offset, path=s.path[:1000], text=s.text[:500],
         )
-        for reading in readings
-        for s in reading.signals
+        for look in looks
+        for s in look.signals
         if s.kind is not SignalKind.PROGRESS
     ]  # fmt: skip
     return _without_floods(rows)

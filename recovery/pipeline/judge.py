@@ -21,7 +21,7 @@ from recovery.core.types import AttemptFacts, Finding, FindingKind, JobState, Si
 from recovery.models import Attempt, Incident
 from recovery.pipeline.detect import detect_attempt, is_training
 from recovery.pipeline.facts import brief_facts, limits, near_limit, newest_samples, with_rhythm
-from recovery.pipeline.reading import Reading
+from recovery.pipeline.reading import Look
 from recovery.pipeline.surroundings import stalled_with
 
 # What a judgement rests on: everything that the scheduler says of attempt and job shows in the first four.
@@ -56,27 +56,27 @@ def _digest(attempt: Attempt, site: str) -> str:
     return digest((of_job[name] if name in of_job else getattr(attempt, name) for name in RESTS_ON), site)
 
 
-def carry_on(reading: Reading, *, held: bool, site: str, now: datetime) -> None:
+def carry_on(look: Look, *, held: bool, site: str, now: datetime) -> None:
     """Let the last judgement hold for what was read too, or say that it doesn't (`quiet_until` is None then).
 
     `held`: it did before the reading.
     """
-    attempt = reading.attempt
-    attempt.quiet_until = attempt.quiet_until if held and _allows(attempt, reading) else None
+    attempt = look.attempt
+    attempt.quiet_until = attempt.quiet_until if held and _allows(attempt, look) else None
     if attempt.quiet_until is None:
         return
-    if reading.signals and is_training(attempt):
+    if look.signals and is_training(attempt):
         attempt.quiet_until = after_reports(brief_facts(attempt, now=now), limits(), attempt.quiet_until)
-    if reading.blind_until is not None:
-        attempt.quiet_until = min(attempt.quiet_until, reading.blind_until)
+    if look.blind_until is not None:
+        attempt.quiet_until = min(attempt.quiet_until, look.blind_until)
     attempt.quiet_of = _digest(attempt, site)
 
 
-def _allows(attempt: Attempt, reading: Reading) -> bool:
+def _allows(attempt: Attempt, look: Look) -> bool:
     """Whether what was read can't be what a detector would find something in."""
-    if attempt.blind_reason != reading.was_blind or any(signal.kind in GO_BACK for signal in reading.signals):
+    if attempt.blind_reason != look.was_blind or any(signal.kind in GO_BACK for signal in look.signals):
         return False
-    samples = reading.samples
+    samples = look.samples
     if not samples:
         return True
     pace = Pace.from_json(attempt.pace)

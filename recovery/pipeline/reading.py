@@ -1,6 +1,6 @@
 """Part of ingest: reads on in an attempt's logs and other sources. Nothing is stored here.
 
-What is new of an attempt goes into a `Reading`, and the columns of the attempt that follow from it into the row that
+What is new of an attempt goes into a `Look`, and the columns of the attempt that follow from it into the row that
 was handed in. ingest.py stores both, of many attempts at once.
 """
 
@@ -50,7 +50,7 @@ ReadSource = Callable[..., SourceRead]  # (attempt, *, now)
 
 
 @dataclass(slots=True)
-class Reading:
+class Look:
     """What one look at all sources of an attempt found."""
 
     attempt: Attempt
@@ -96,40 +96,40 @@ def read_attempt(
     read: ReadLog = read_log,
     sources: tuple[ReadSource, ...] = (),
     own: OwnPattern | None = None,
-) -> Reading:
+) -> Look:
     """Read on where the last look stopped. `known`: the stored positions, by path; they are moved on.
 
     `own`: the site's own pattern for progress.
     """
-    reading = Reading(attempt=attempt, was_blind=attempt.blind_reason)
+    look = Look(attempt=attempt, was_blind=attempt.blind_reason)
     offset = now.astimezone(ZoneInfo(settings.LOG_TIME_ZONE)).utcoffset() or timedelta(0)
     parser = LogParser(utc_offset=offset, nodes=attempt.nodes, own=own, memory=attempt.parser_memory)
     files = log_files(attempt)
-    reading.trouble, reading.remedy, reading.missing = files.trouble, files.remedy, files.missing
+    look.trouble, look.remedy, look.missing = files.trouble, files.remedy, files.missing
     for log in files.files:
-        if _is_full(reading):
-            reading.more = True
+        if _is_full(look):
+            look.more = True
             break
         row = known.get(log.path) or _new_row(attempt, log.path)
-        if _read_file(reading, row, log, parser, now=now, read=read):
+        if _read_file(look, row, log, parser, now=now, read=read):
             memory = copy.deepcopy(parser.memory)
             ahead = LogParser(utc_offset=offset, nodes=attempt.nodes, own=own, memory=memory)
-            _look_ahead(reading, row, ahead)
+            _look_ahead(look, row, ahead)
     for number, (folder, mark) in enumerate(files.marks.items()):
         row = known.get(folder) or LogFile(attempt=attempt, path=folder)
-        _note_folder(reading, row, mark, error="" if number else files.left_out[:300])
+        _note_folder(look, row, mark, error="" if number else files.left_out[:300])
     attempt.parser_memory = parser.memory
-    reading.signals = _dated(_own(reading.signals, attempt), attempt, now)
+    look.signals = _dated(_own(look.signals, attempt), attempt, now)
     before = json.dumps(attempt.parser_memory) if sources else ""
     for source in sources:
-        _take_source(reading, source(attempt, now=now))
-    reading.changed = bool(sources) and json.dumps(attempt.parser_memory) != before  # they remember things there too
-    _update_attempt(reading, now=now)
-    return reading
+        _take_source(look, source(attempt, now=now))
+    look.changed = bool(sources) and json.dumps(attempt.parser_memory) != before  # they remember things there too
+    _update_attempt(look, now=now)
+    return look
 
 
-def _is_full(reading: Reading) -> bool:
-    return len(reading.signals) > MOST_SIGNALS
+def _is_full(look: Look) -> bool:
+    return len(look.signals) > MOST_SIGNALS
 
 
 def _new_row(attempt: Attempt, path: str) -> LogFile:
@@ -144,52 +144,50 @@ def _new_row(attempt: Attempt, path: str) -> LogFile:
     return row
 
 
-def _note_folder(reading: Reading, row: LogFile, mark: str, *, error: str) -> None:
+def _note_folder(look: Look, row: LogFile, mark: str, *, error: str) -> None:
     """Its mark is kept as a file's is: a log that appears in it later is seen at a glance."""
     if row.pk is None or (row.mark, row.error) != (mark, error):
         row.mark, row.error = mark, error
-        reading.changed_rows.append(row)
+        look.changed_rows.append(row)
 
 
-def _read_file(
-    reading: Reading, row: LogFile, log: FoundLog, parser: LogParser, *, now: datetime, read: ReadLog
-) -> bool:
+def _read_file(look: Look, row: LogFile, log: FoundLog, parser: LogParser, *, now: datetime, read: ReadLog) -> bool:
     """Read on in one file. Returns whether more is left in it."""
-    attempt = reading.attempt
+    attempt = look.attempt
     ended = attempt.ended_at is not None and now > attempt.ended_at + LAST_WORDS
     before = None if row.pk is None else _position(row)
     lost = row.error if row.error.startswith(EMPTIED) else ""
-    reading.rows.append(row)
+    look.rows.append(row)
     mark = file_mark(row.path)  # before the read: what is written during it shows at the next look
     if is_absent(mark) and mark == row.mark:  # the last look searched its folder for another name that it has now
-        reading.missing = reading.missing or row.path
+        look.missing = look.missing or row.path
         return False
     more = False
     for _ in range(PASSES):
         cursor = Cursor(inode=row.inode, offset=row.offset, line=row.line, head=row.head)
         got = read(row.path, cursor, roots=settings.LOG_ROOTS, final=ended)
         if got.error or got.missing:
-            _note_trouble(reading, row, got)
+            _note_trouble(look, row, got)
             break
         if got.anew and row.grew_at is not None:  # else it was an attempt before that wrote what is gone
             lost = f"{EMPTIED} (seen {now:%Y-%m-%d %H:%M} UTC). {WHAT_IS_LOST}"
-        reading.signals += parser.feed_bytes(replace(got.read, rank=log.rank, node=log.node))
+        look.signals += parser.feed_bytes(replace(got.read, rank=log.rank, node=log.node))
         if got.read.data:
             row.grew_at = now
         at = got.cursor
         row.inode, row.offset, row.line, row.head = at.inode, at.offset, at.line, at.head
         more = got.more
-        if not more or _is_full(reading):
+        if not more or _is_full(look):
             break
     row.error = got.error[:300] or lost
     row.mark = "" if more or got.error or got.read.file != row.path else mark
-    reading.more = reading.more or more
+    look.more = look.more or more
     if _position(row) != before:
-        reading.changed_rows.append(row)
+        look.changed_rows.append(row)
     return more
 
 
-def _look_ahead(reading: Reading, row: LogFile, parser: LogParser) -> None:
+def _look_ahead(look: Look, row: LogFile, parser: LogParser) -> None:
     """Where a long backlog is worked off, what is new must not wait for it: the last step in the file counts at once.
 
     Nothing else does. The lines themselves are read when it is their turn, and only then is the attempt judged.
@@ -199,28 +197,28 @@ def _look_ahead(reading: Reading, row: LogFile, parser: LogParser) -> None:
         return
     steps = [signal.step for signal in parser.feed_bytes(end) if signal.kind is SignalKind.PROGRESS]
     if steps:
-        reading.ahead = steps[-1]
+        look.ahead = steps[-1]
 
 
 def _position(row: LogFile) -> tuple[object, ...]:
     return row.inode, row.offset, row.line, row.head, row.grew_at, row.error, row.mark
 
 
-def _note_trouble(reading: Reading, row: LogFile, got: LogRead) -> None:
+def _note_trouble(look: Look, row: LogFile, got: LogRead) -> None:
     if got.error:
-        reading.trouble, reading.remedy = got.error, got.remedy
-    elif not reading.missing:
-        reading.missing = row.path
+        look.trouble, look.remedy = got.error, got.remedy
+    elif not look.missing:
+        look.missing = row.path
 
 
-def _take_source(reading: Reading, told: SourceRead) -> None:
-    reading.signals += told.signals
-    reading.sees = reading.sees or told.sees
-    reading.more = reading.more or told.more
+def _take_source(look: Look, told: SourceRead) -> None:
+    look.signals += told.signals
+    look.sees = look.sees or told.sees
+    look.more = look.more or told.more
     if told.done is not nothing:
-        reading.done.append(told.done)
-    if told.trouble and not reading.trouble:
-        reading.trouble, reading.remedy = told.trouble, told.remedy
+        look.done.append(told.done)
+    if told.trouble and not look.trouble:
+        look.trouble, look.remedy = told.trouble, told.remedy
 
 
 def _own(signals: list[Signal], attempt: Attempt) -> list[Signal]:
@@ -266,24 +264,24 @@ def _can_be_true(at: datetime, attempt: Attempt, now: datetime) -> bool:
     return earliest <= at <= now + SKEW
 
 
-def _update_attempt(reading: Reading, *, now: datetime) -> None:
-    attempt = reading.attempt
+def _update_attempt(look: Look, *, now: datetime) -> None:
+    attempt = look.attempt
     phase = Phase(attempt.phase)
     if phase is Phase.QUEUED:
         _inherit_pauses(attempt)
         phase = Phase.STARTING
-        attempt.phase, attempt.phase_since, reading.changed = phase, attempt.started_at, True
-    for signal in reading.signals:
+        attempt.phase, attempt.phase_since, look.changed = phase, attempt.started_at, True
+    for signal in look.signals:
         _apply(attempt, signal, now=now)
         following = next_phase(phase, signal)
         if following is not phase:
             phase = following
             attempt.phase, attempt.phase_since = phase, signal.at
-    if reading.ahead is not None and _reach(attempt, LOGS, reading.ahead, now=now):
-        reading.changed = True
-    attempt.blind_reason, attempt.blind_remedy = _blindness(reading, now=now)
-    reading.changed = reading.changed or bool(reading.signals) or attempt.blind_reason != reading.was_blind
-    reading.changed = reading.changed or any(row.grew_at == now for row in reading.rows)  # what the parser remembers
+    if look.ahead is not None and _reach(attempt, LOGS, look.ahead, now=now):
+        look.changed = True
+    attempt.blind_reason, attempt.blind_remedy = _blindness(look, now=now)
+    look.changed = look.changed or bool(look.signals) or attempt.blind_reason != look.was_blind
+    look.changed = look.changed or any(row.grew_at == now for row in look.rows)  # what the parser remembers
     attempt.read_at = now
 
 
@@ -352,26 +350,26 @@ def _goes_back(attempt: Attempt, step: int) -> None:
     attempt.places[REACHED] = {who: min(at, step) for who, at in attempt.places.get(REACHED, {}).items()}
 
 
-def _blindness(reading: Reading, *, now: datetime) -> tuple[str, str]:
+def _blindness(look: Look, *, now: datetime) -> tuple[str, str]:
     """Why the attempt can't be observed and what would help; two empty strings where it can."""
-    attempt = reading.attempt
-    if reading.sees:
+    attempt = look.attempt
+    if look.sees:
         return "", ""
     if JobState(attempt.state) is not JobState.RUNNING:
-        return reading.trouble[:300], reading.remedy[:300]
+        return look.trouble[:300], look.remedy[:300]
     sight = Sight(
         now=now,
         started_at=attempt.started_at or now,
         patience_s=settings.HANG_FIRST_STEP_S,
         stepped=attempt.last_step is not None,
-        lines=sum(row.line for row in reading.rows),
-        grew_at=max((row.grew_at for row in reading.rows if row.grew_at is not None), default=None),
-        missing=reading.missing,
-        trouble=reading.trouble,
-        remedy=reading.remedy,
+        lines=sum(row.line for row in look.rows),
+        grew_at=max((row.grew_at for row in look.rows if row.grew_at is not None), default=None),
+        missing=look.missing,
+        trouble=look.trouble,
+        remedy=look.remedy,
         mute=heard.mute(attempt.parser_memory),
         advice=heard.advice(attempt.parser_memory),
     )
-    reading.blind_until = next_change(sight)
+    look.blind_until = next_change(sight)
     reason, remedy = blindness(sight)
     return reason[:300], remedy[:300]

@@ -28,13 +28,13 @@ from recovery.pipeline.alarms import alarms_are_due, look_for_alarms
 from recovery.pipeline.beside import waits_to_be_judged
 from recovery.pipeline.bulk import update_rows
 from recovery.pipeline.glance import quiet_attempts
-from recovery.pipeline.ingest import QUIET_FIELDS, positions, store_readings, superseded
+from recovery.pipeline.ingest import QUIET_FIELDS, positions, store_looks, superseded
 from recovery.pipeline.judge import carry_on, holds, judge, site_digest
 from recovery.pipeline.leasing import ClientFor, Clock, failed, with_lease
 from recovery.pipeline.log_files import site_pattern
 from recovery.pipeline.look_at_checkpoints import TRACKER, about_to_settle, folder_is_quiet, look_at_checkpoints
 from recovery.pipeline.poll import poll_cluster
-from recovery.pipeline.reading import Reading, ReadSource, read_attempt
+from recovery.pipeline.reading import Look, ReadSource, read_attempt
 from recovery.pipeline.repair import enrich_attempt
 from recovery.pipeline.sources import SOURCES
 from recovery.pipeline.transition import LostRace
@@ -97,7 +97,7 @@ class _Watched:
 
     attempt: Attempt
     held: bool  # its last judgement did, before this look
-    reading: Reading | None = None  # None: it has nothing to read (any more)
+    look: Look | None = None  # None: it has nothing to read (any more)
 
 
 class _Batch:
@@ -141,26 +141,26 @@ class _Batch:
             if attempt.pk in self._next:
                 continue
             some.append(watched)
-            signals += len(watched.reading.signals) if watched.reading is not None else 0
+            signals += len(watched.look.signals) if watched.look is not None else 0
             if signals > MOST_SIGNALS:
                 yield some
                 some, signals = [], 0
         yield some
 
     def _read_one(self, watched: _Watched, known: Mapping[str, LogFile], sources: tuple[ReadSource, ...]) -> None:
-        watched.reading = read_attempt(watched.attempt, known, now=self.now, sources=sources, own=self.own)
-        carry_on(watched.reading, held=watched.held, site=self.site, now=self.now)
+        watched.look = read_attempt(watched.attempt, known, now=self.now, sources=sources, own=self.own)
+        carry_on(watched.look, held=watched.held, site=self.site, now=self.now)
         self._read.add(watched.attempt.pk)
 
     def _store(self, some: Sequence[_Watched]) -> None:
         """All together; where that fails each by itself, so that one that can't be stored keeps no other from it."""
-        readings = [watched.reading for watched in some if watched.reading is not None]
+        looks = [watched.look for watched in some if watched.look is not None]
         try:
-            store_readings(readings, now=self.now)
+            store_looks(looks, now=self.now)
         except Exception:
-            log.exception("What was read of %s attempts could not be stored together", len(readings))
-            for reading in readings:
-                self._guarded(reading.attempt, partial(store_readings, [reading], now=self.now))
+            log.exception("What was read of %s attempts could not be stored together", len(looks))
+            for look in looks:
+                self._guarded(look.attempt, partial(store_looks, [look], now=self.now))
 
     def _guarded(self, attempt: Attempt, work: Callable[[], None]) -> None:
         """Do it, unless the attempt is dealt with. An error is this attempt's own, and pushes it forward."""
@@ -178,8 +178,8 @@ class _Batch:
             self._next[attempt.pk] = failed(attempt, error, now=self.clock())
 
     def _conclude(self, watched: _Watched) -> None:
-        attempt, reading, now = watched.attempt, watched.reading, self.clock()
-        if reading is not None and reading.more:
+        attempt, look, now = watched.attempt, watched.look, self.clock()
+        if look is not None and look.more:
             self._next[attempt.pk] = now  # nothing is judged by half of what was written
             return
         ended = JobState(attempt.state).is_terminal
@@ -188,8 +188,8 @@ class _Batch:
             _look_at_checkpoints(attempt, now=now)
         if ended:
             enrich_attempt(attempt, client=self.client_for(attempt.job.cluster), now=now)
-        if attempt.quiet_until is None or (reading is None and not watched.held):
-            incident = judge(attempt, reading.blind_until if reading else None, site=self.site, now=now)
+        if attempt.quiet_until is None or (look is None and not watched.held):
+            incident = judge(attempt, look.blind_until if look else None, site=self.site, now=now)
             if incident is not None:
                 if not looked:
                     _look_at_checkpoints(attempt, now=now)  # what is proposed rests on what is there now

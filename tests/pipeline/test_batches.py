@@ -18,7 +18,7 @@ from recovery.models import Attempt, Checkpoint, Event, LogFile, Sample
 from recovery.models.leased import POISONED
 from recovery.pipeline import ingest, reconcile, watch
 from recovery.pipeline.glance import quiet_attempts
-from recovery.pipeline.reading import Reading, read_attempt
+from recovery.pipeline.reading import Look, read_attempt
 from recovery.pipeline.samples import store_samples
 from tests.factories import ago, make_attempt, make_job, make_run
 from tests.pipeline.fake_slurm import FakeSlurm
@@ -82,7 +82,7 @@ def test_one_that_can_not_be_read_is_pushed_forward_and_blocks_no_other(
     poisoned = Attempt.objects.order_by("pk")[2]
     real = read_attempt
 
-    def explode(attempt: Attempt, *args: Any, **kwargs: Any) -> Reading:
+    def explode(attempt: Attempt, *args: Any, **kwargs: Any) -> Look:
         if attempt.pk == poisoned.pk:
             raise ValueError("poison")
         return real(attempt, *args, **kwargs)

@@ -13,9 +13,9 @@ import pytest
 from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Attempt, LogFile, Sample
 from recovery.pipeline import reading
-from recovery.pipeline.ingest import positions, store_readings
+from recovery.pipeline.ingest import positions, store_looks
 from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
-from recovery.pipeline.reading import Reading, read_attempt
+from recovery.pipeline.reading import Look, read_attempt
 from recovery.sources import find_logs, rotated
 from recovery.sources.cursor import Cursor
 from tests.core.logs.lines import megatron
@@ -42,10 +42,10 @@ def write(folder: Path, **texts: str) -> None:
         (folder / f"{name}.out").write_text(text)
 
 
-def ingest(attempt: Attempt, *, now: datetime) -> Reading:
+def ingest(attempt: Attempt, *, now: datetime) -> Look:
     """One look at the logs of one attempt."""
     found = read_attempt(attempt, positions([attempt.pk]).get(attempt.pk, {}), now=now)
-    store_readings([found], now=now)
+    store_looks([found], now=now)
     return found
 
 
