@@ -42,6 +42,7 @@ class IncidentFilters(django_filters.FilterSet):
     outcome = SomeOf(choices=[(each.value, each.value) for each in Outcome])
     cluster = ClusterFilter(field_name="run__cluster__name", help_text="The cluster's name.")
     run = KeyFilter(help_text="The run's id.")
+    outbreak = KeyFilter(help_text="The outbreak's id: its incidents.")
     user = django_filters.CharFilter(field_name="run__user", help_text="Whose run it is.")
     detected_after = MomentFilter(
         field_name="detected_at", lookup_expr="gte", help_text="ISO 8601, this moment included."
@@ -107,6 +108,7 @@ class IncidentShape(Shape):
     job = JobRef(source="attempt.job")
     attempt_id = serializers.IntegerField(help_text="The attempt that failed.")
     new_attempt_id = serializers.IntegerField(allow_null=True, help_text="The attempt that came back.")
+    outbreak_id = serializers.IntegerField(allow_null=True, help_text="Of the runs that failed with it, if any did.")
     recommendation_id = serializers.SerializerMethodField(help_text="The recommendation that holds, if there is one.")
 
     failure_class = Word(FailureClass, or_null=True)

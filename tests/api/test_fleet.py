@@ -111,3 +111,11 @@ def test_there_is_room_for_as_many_exclusions_as_the_caps_leave() -> None:
     breaker = {"max_excluded_nodes": 4, "max_excluded_percent": 10.0}
     assert [room_for_exclusions(breaker, excluded=n, total=100) for n in (0, 3, 4, 9)] == [4, 1, 0, 0]
     assert [room_for_exclusions(breaker, excluded=1, total=n) for n in (9, 19, 20, 30)] == [0, 0, 1, 2]
+
+
+def test_an_incident_names_its_outbreak_and_an_outbreaks_incidents_can_be_asked_for(api: Ask) -> None:
+    incident, other = make_incident(), make_incident()
+    outbreak = make_outbreak(incidents=[incident])
+    assert api("viewer").get(f"incidents/{incident.pk}").body["outbreak_id"] == outbreak.pk
+    assert api("viewer").get(f"incidents/{other.pk}").body["outbreak_id"] is None
+    assert [row["id"] for row in api("viewer").get(f"incidents?outbreak={outbreak.pk}").rows] == [incident.pk]
