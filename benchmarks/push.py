@@ -20,7 +20,7 @@ from recovery.client.recovery_desk_client import RecoveryDesk
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Job, Membership, Run, Sample
 from recovery.models.access import Role
-from recovery.pipeline.ingest import positions, store_readings
+from recovery.pipeline.ingest import positions, store_looks
 from recovery.pipeline.push import read_pushed
 from recovery.pipeline.reading import read_attempt
 
@@ -89,9 +89,9 @@ def _measured(attempt: Attempt, token: str) -> dict[str, Any]:
 def _read(attempt: Attempt) -> bool:
     """One look; whether there is more."""
     now = timezone.now()
-    reading = read_attempt(attempt, positions([attempt.pk]).get(attempt.pk, {}), now=now, sources=(read_pushed,))
-    store_readings([reading], now=now)
-    return reading.more
+    look = read_attempt(attempt, positions([attempt.pk]).get(attempt.pk, {}), now=now, sources=(read_pushed,))
+    store_looks([look], now=now)
+    return look.more
 
 
 def _batch(number: int) -> dict[str, Any]:

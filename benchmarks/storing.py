@@ -14,7 +14,7 @@ from benchmarks import parsing
 from benchmarks.timing import timed
 from recovery.core.types import JobState
 from recovery.models import Attempt, Cluster, Job, LogFile, Run, Sample
-from recovery.pipeline.ingest import positions, store_readings
+from recovery.pipeline.ingest import positions, store_looks
 from recovery.pipeline.reading import read_attempt
 
 NOW = datetime(2026, 1, 11, 9, 0, tzinfo=UTC)
@@ -62,9 +62,9 @@ def _read_to_the_end(attempt: Attempt) -> None:
 
 def _look(attempt: Attempt) -> bool:
     """As watch.py looks at one attempt alone. Returns whether more is left to be read."""
-    reading = read_attempt(attempt, positions([attempt.pk]).get(attempt.pk, {}), now=NOW)
-    store_readings([reading], now=NOW)
-    return reading.more
+    look = read_attempt(attempt, positions([attempt.pk]).get(attempt.pk, {}), now=NOW)
+    store_looks([look], now=NOW)
+    return look.more
 
 
 def _forget(attempt: Attempt) -> None:
