@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from recovery.core.diagnose.catalogue import RULES_BY_ID
 from recovery.core.speech import counted, listed
-from recovery.core.types import Diagnosis, Evidence, Exclude, FailureClass, Role
+from recovery.core.types import Diagnosis, Evidence, Exclude, FailureClass, Restart, Role
 
 C = FailureClass
 # Classes whose place is a node. Where user code or a full disk shows first says nothing of the machine.
@@ -28,6 +29,7 @@ _SUSPICIONS = OF_A_NODE | {
     C.USER_CODE,
     C.UNKNOWN,
 }  # a segmentation fault, an illegal access: what bad memory looks like
+_MACHINES = frozenset({C.GPU_HARDWARE, C.NODE_FAULT})  # of which none ends in "no restart" by itself
 MOST_PLACES = 2  # a failure that began on more nodes is no node's own
 
 
@@ -108,10 +110,23 @@ def places(diagnosis: Diagnosis) -> tuple[Place, ...]:
             return ()
         told = _told_by(diagnosis, first)
         return tuple(Place(node=node, proven=True, told_by=told) for node in diagnosis.nodes)
+    if diagnosis.exclude is Exclude.NONE and diagnosis.restart is Restart.NO and diagnosis.failure_class in _MACHINES:
+        return _of_cause(diagnosis, first)
     suspected = diagnosis.exclude is Exclude.IF_REPEATED and diagnosis.failure_class in _SUSPICIONS
     if not suspected or first is None or first.role is not Role.CAUSE or not first.node:
         return ()
     return (Place(node=first.node, proven=False, told_by=_told_by(diagnosis, first)),)
+
+
+def _of_cause(diagnosis: Diagnosis, first: Evidence | None) -> tuple[Place, ...]:
+    """Slurm has already requeued the job, so that nothing is to be left out any more: where the cause was seen."""
+    if first is None or first.role is not Role.CAUSE or first.rule not in RULES_BY_ID:
+        return ()
+    nodes = dict.fromkeys(each.node for each in (first, *diagnosis.evidence) if each.rule == first.rule and each.node)
+    if len(nodes) > MOST_PLACES or RULES_BY_ID[first.rule].exclude is not Exclude.NODES:
+        return ()
+    told = _told_by(diagnosis, first)
+    return tuple(Place(node=node, proven=True, told_by=told) for node in nodes)
 
 
 def _told_by(diagnosis: Diagnosis, first: Evidence | None) -> ToldBy:

@@ -52,6 +52,17 @@ def test_a_node_that_the_verdict_proves_or_suspects_by_a_cause_is_struck() -> No
     assert places(by_record) == (Place(node="gpu-01", proven=True, told_by=ToldBy.SLURM),)
 
 
+def test_a_node_that_died_is_struck_also_where_slurm_has_already_requeued_its_job() -> None:
+    down = replace(CAUSE, rule="node.down", text="DOWN: Not responding")
+    requeued = {"failure_class": C.NODE_FAULT, "restart": Restart.NO, "exclude": Exclude.NONE, "nodes": ()}
+    struck = verdict(**requeued, first_failure=down, evidence=(down, replace(CAUSE, node="gpu-03")))
+    assert places(struck) == (Place(node="gpu-01", proven=True, told_by=ToldBy.SLURM),)
+    rack = tuple(replace(down, node=f"gpu-0{n}") for n in range(1, 5))
+    assert places(verdict(**requeued, first_failure=rack[0], evidence=rack)) == ()
+    assert places(verdict(**requeued, first_failure=replace(down, role=Role.CONSEQUENCE))) == ()
+    assert places(verdict(**{**requeued, "failure_class": C.USER_CODE}, first_failure=down)) == ()
+
+
 @pytest.mark.parametrize(
     "fields",
     [
