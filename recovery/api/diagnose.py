@@ -32,7 +32,7 @@ class SentLog(Shape):
 
 
 class DiagnoseInput(Shape):
-    logs = SentLog(many=True, allow_empty=False, max_length=MOST_LOGS)
+    logs = serializers.ListField(child=SentLog(), allow_empty=False, max_length=MOST_LOGS)
     job = serializers.DictField(
         required=False,
         help_text="The scheduler's record, every field optional: state, reason, exit_code, nodes, restart_count, "

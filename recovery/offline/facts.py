@@ -18,6 +18,7 @@ from recovery.offline.record import OfflineJob
 
 # The job's start is not in its record: its first log line comes this much later at most.
 BEFORE_FIRST_LINE = timedelta(minutes=5)
+CLOCKS_APART = timedelta(minutes=1)  # those of Slurm and of the nodes, at most
 SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)  # the clock of a case whose logs carry no time at all
 
 
@@ -73,6 +74,7 @@ class _Clock:
     """When the job began, when it is looked at, and when each line was written as far as can be told."""
 
     started: datetime
+    begun: datetime  # what was reported before it belongs to an attempt before, in a log that was appended to
     ended: datetime  # if it has: what was noted of its nodes later tells nothing of it
     now: datetime
     times: dict[tuple[str, int], datetime]
@@ -90,7 +92,10 @@ def _clock(job: OfflineJob, logs: LogsRead, limits: Limits) -> _Clock:
             blind = "No line of the log carries a time, so silence can't be told."
     asked = max(filter(None, [started + timedelta(seconds=job.elapsed_s or 0), logs.last]))
     now = max(asked, *events) if events else asked
-    return _Clock(started=started, ended=asked if job.elapsed_s else now, now=now, times=times, blind=blind)
+    begun = started - CLOCKS_APART if job.start else min([started, *times.values()])
+    return _Clock(
+        started=started, begun=begun, ended=asked if job.elapsed_s else now, now=now, times=times, blind=blind
+    )
 
 
 def _times_by_step(steps: Sequence[Signal], first: datetime) -> dict[tuple[str, int], datetime]:
@@ -113,9 +118,10 @@ def _samples(signals: Sequence[Signal], clock: _Clock) -> Iterator[Sample]:
     reports = [s for s in signals if s.kind is SignalKind.PROGRESS and (s.file, s.line) in clock.times]
     reports.sort(key=lambda s: clock.times[s.file, s.line])
     for signal in reports:
-        if signal.step is not None:
+        at = clock.times[signal.file, signal.line]
+        if signal.step is not None and at >= clock.begun:
             yield Sample(
-                at=clock.times[signal.file, signal.line],
+                at=at,
                 step=signal.step,
                 loss=signal.loss,
                 throughput=signal.throughput,

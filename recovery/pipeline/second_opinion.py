@@ -106,7 +106,8 @@ def _lane_bad(lane: ProviderLane, trouble: Trouble, *, now: datetime) -> datetim
     ProviderLane.objects.filter(pk=lane.pk).update(
         tried_at=now, trouble=trouble.sentence[:300], remedy=trouble.remedy[:300], failures=failures
     )
-    return now + min(BACK_OFF * 2 ** min(failures - 1, 6), LONGEST)
+    wait: timedelta = min(BACK_OFF * 2 ** min(failures - 1, 6), LONGEST)
+    return now + wait
 
 
 # --- what it is told --------------------------------------------------------------------------------------------------

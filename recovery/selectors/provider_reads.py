@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -33,14 +33,16 @@ def provider_status(*, now: datetime) -> ProviderStatus:
     if lane is None or lane.tried_at is None:
         sentence = f"{setup.url} is set up and was not asked yet: it is when a case has a verdict."
         return ProviderStatus(mode=ProviderMode.WAITING, sentence=sentence)
-    times = {"tried_at": lane.tried_at, "good_at": lane.good_at}
+    good = ProviderStatus(
+        mode=ProviderMode.GOOD, sentence=f"{setup.url} answers.", tried_at=lane.tried_at, good_at=lane.good_at
+    )
     if lane.trouble:
-        return ProviderStatus(mode=ProviderMode.DEGRADED, sentence=lane.trouble, remedy=lane.remedy, **times)
+        return replace(good, mode=ProviderMode.DEGRADED, sentence=lane.trouble, remedy=lane.remedy)
     if asked_within_an_hour(now=now) >= setup.per_hour:
         sentence = f"The {setup.per_hour} questions that may be asked within an hour are used up."
         remedy = "Raise RECOVERY_PROVIDER_PER_HOUR if the service can bear it."
-        return ProviderStatus(mode=ProviderMode.DEGRADED, sentence=sentence, remedy=remedy, **times)
-    return ProviderStatus(mode=ProviderMode.GOOD, sentence=f"{setup.url} answers.", **times)
+        return replace(good, mode=ProviderMode.DEGRADED, sentence=sentence, remedy=remedy)
+    return good
 
 
 def asked_within_an_hour(*, now: datetime) -> int:

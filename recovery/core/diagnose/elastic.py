@@ -56,9 +56,11 @@ def _like(block: Signal | None, text: str) -> datetime | None:
         or not (found := _GLOG.search(text))
     ):
         return None
-    year, *rest = map(int, told.groups())
+    year, month, day, hour, minute, second = map(int, told.groups())
+    zone = block.at.tzinfo
     try:
-        behind = datetime(year, *rest, tzinfo=block.at.tzinfo) - block.at  # type: ignore[arg-type]
-        return datetime(year, *map(int, found.groups()), tzinfo=block.at.tzinfo) - behind  # type: ignore[arg-type]
+        behind = datetime(year, month, day, hour, minute, second, tzinfo=zone) - block.at
+        month, day, hour, minute, second = map(int, found.groups())
+        return datetime(year, month, day, hour, minute, second, tzinfo=zone) - behind
     except ValueError:
         return None
