@@ -77,7 +77,7 @@ def still_complete(row: Checkpoint) -> bool:
     look = next((each for each in found.looks if each.path == row.path), None)
     if look is None:
         return bool(found.error) or not found.whole
-    return look.state is CheckpointState.COMPLETE and look.fingerprint == row.fingerprint
+    return look.state is CheckpointState.COMPLETE and row.fingerprint in ("", look.fingerprint)
 
 
 def _beyond(run: Run, found: FolderScan, known: Mapping[str, Checkpoint]) -> dict[str, Checkpoint]:

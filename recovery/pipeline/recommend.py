@@ -35,7 +35,9 @@ from recovery.slurm.base import SlurmClient
 
 # What is done to the job where it stands now, whatever execution of it failed.
 ON_NEWEST = frozenset({ActionKind.RELEASE, ActionKind.HOLD})
-REQUEUES = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER})
+WHOLE = frozenset(
+    {ActionKind.REQUEUE, ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER, ActionKind.CANCEL}
+)  # of a heterogeneous job
 
 
 def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime) -> Recommendation:
@@ -62,19 +64,22 @@ def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime
 
 
 def _as_a_whole(proposal: Proposal, job: Job) -> Proposal:
-    """Slurm requeues a heterogeneous job as a whole, by its first component; an exclusion is of one component only."""
+    """A heterogeneous job is requeued, or cancelled, by its first component; an exclusion is of one component only."""
     lead, _, offset = job.job_id.partition("+")
-    if offset in ("", "0") or proposal.action not in REQUEUES:
+    if offset in ("", "0") or proposal.action not in WHOLE:
         return proposal
     proposal = replace(proposal, exclude_nodes=())
     first = Attempt.objects.filter(job__run=job.run_id, job__job_id=f"{lead}+0").order_by("-job", "-number").first()
     if first is None:
-        whole = f"Do nothing: Slurm requeues a heterogeneous job as a whole, and {lead}+0 is of another run."
+        whole = f"Do nothing: a heterogeneous job goes by its first component, and {lead}+0 is of another run."
         return replace(proposal, action=ActionKind.NOTHING, headline=whole, parameters={})
+    parameters = {**proposal.parameters, "attempt": first.pk}
+    if proposal.action is ActionKind.CANCEL:
+        said = f"All components are cancelled, by the first one, {lead}+0."
+        return replace(proposal, parameters=parameters, reasons=(*proposal.reasons, said))
     older = proposal.action is ActionKind.RESTORE_OLDER
     return replace(
-        proposal, action=proposal.action if older else ActionKind.REQUEUE,
-        parameters={**proposal.parameters, "attempt": first.pk},
+        proposal, action=proposal.action if older else ActionKind.REQUEUE, parameters=parameters,
         reasons=(*proposal.reasons, f"All components are requeued with the first one, {lead}+0; no node is excluded."),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 
 from recovery.slurm.base import NotSupported, Operation, SlurmRefused
-from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line
+from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line, whole
 from recovery.slurm.submissions import MAX_TIME_LIMIT_S
 
 MAX_ADMIN_COMMENT = 1000
@@ -17,11 +17,7 @@ Argv = tuple[str, ...]
 
 
 def requeue(job_id: str, *, hold: bool) -> Argv:
-    check_job_id(job_id)
-    leader, plus, offset = job_id.partition("+")
-    if plus and offset != "0":
-        message = f"{job_id} is one component of a heterogeneous job, which Slurm only requeues as a whole: {leader}+0"
-        raise SlurmRefused(message, tried=f"requeue {job_id}", permanent=True)
+    leader = whole(job_id, tried=f"requeue {job_id}")
     return ("scontrol", "requeuehold" if hold else "requeue", leader)
 
 
@@ -42,9 +38,8 @@ def hold(job_id: str) -> Argv:
 
 
 def cancel(job_id: str) -> Argv:
-    """Without --verbose scancel says nothing where there was nothing to cancel."""
-    check_job_id(job_id)
-    return ("scancel", "--verbose", job_id)
+    """Without --verbose scancel says nothing where there was nothing to cancel; a component's id would end it alone."""
+    return ("scancel", "--verbose", whole(job_id, tried=f"cancel {job_id}"))
 
 
 def set_time_limit(job_id: str, seconds: float) -> Argv:

@@ -24,6 +24,19 @@ def check_job_id(job_id: str) -> None:
         raise JobNotFound(f"{job_id[:50]!r} is not a job id", tried="look at the id", permanent=True)
 
 
+def whole(job_id: str, *, tried: str) -> str:
+    """The id by which Slurm requeues or cancels all of a job: of a heterogeneous one its own, not a component's.
+
+    Raises SlurmRefused for another component than the first, which stands for the whole.
+    """
+    check_job_id(job_id)
+    leader, _, offset = job_id.partition("+")
+    if offset not in ("", "0"):
+        what = f"{job_id} is one component of a heterogeneous job, which Slurm only requeues as a whole"
+        raise SlurmRefused(f"{what}, and which is not cancelled in part: {leader}+0", tried=tried, permanent=True)
+    return leader
+
+
 def check_node_name(name: str, *, tried: str) -> None:
     """Raises SlurmRefused where it is not a single plain name."""
     check_node_names((name,), tried=tried)

@@ -46,7 +46,7 @@ from recovery.slurm.cli_json import job_record
 from recovery.slurm.cli_scontrol import DEFAULT_CRED_EXPIRE_S
 from recovery.slurm.cli_writes import MAX_ADMIN_COMMENT, MAX_REASON, minutes
 from recovery.slurm.json_values import BadAnswer
-from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line
+from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line, whole
 from recovery.slurm.native_process import NativeProcess
 from recovery.slurm.native_records import (
     completed,
@@ -167,7 +167,7 @@ class NativeClient(SlurmClient):
         self._ask("hold", tried=f"hold job {job_id}", job=_wanted(job_id))
 
     def cancel(self, job_id: str) -> None:
-        self._ask("cancel", tried=f"cancel job {job_id}", job=_wanted(job_id))
+        self._ask("cancel", tried=f"cancel job {job_id}", job=_cancelled(job_id))
 
     def set_time_limit(self, job_id: str, seconds: float) -> None:
         self._ask("change", tried=f"set the time limit of job {job_id}", **_limited(job_id, seconds))
@@ -204,7 +204,7 @@ class NativeClient(SlurmClient):
             Operation.SET_EXCLUDED_NODES: ("change", lambda: _excluded(subject, nodes)),
             Operation.RELEASE: ("release", lambda: {"job": _wanted(subject)}),
             Operation.HOLD: ("hold", lambda: {"job": _wanted(subject)}),
-            Operation.CANCEL: ("cancel", lambda: {"job": _wanted(subject)}),
+            Operation.CANCEL: ("cancel", lambda: {"job": _cancelled(subject)}),
             Operation.SET_TIME_LIMIT: ("change", lambda: _limited(subject, _number(value))),
             Operation.SET_ADMIN_COMMENT: ("change", lambda: _commented(subject, value)),
             Operation.DRAIN_NODE: ("change_node", lambda: _drained(subject, value)),
@@ -284,11 +284,14 @@ def _wanted(job_id: str) -> dict[str, int]:
 
 
 def _requeued(job_id: str, *, hold: bool) -> dict[str, object]:
-    wanted = _wanted(job_id)
-    if wanted.get("component"):
-        message = f"{job_id} is one component of a heterogeneous job, which Slurm only requeues as a whole: "
-        raise SlurmRefused(f"{message}{wanted['id']}+0", tried=_by(f"requeue {job_id}"), permanent=True)
-    return {"job": wanted, "hold": hold}
+    whole(job_id, tried=_by(f"requeue {job_id}"))
+    return {"job": _wanted(job_id), "hold": hold}
+
+
+def _cancelled(job_id: str) -> dict[str, int]:
+    """The first component's own number is the whole job's."""
+    whole(job_id, tried=_by(f"cancel {job_id}"))
+    return _wanted(job_id)
 
 
 def _excluded(job_id: str, nodes: tuple[str, ...]) -> dict[str, object]:

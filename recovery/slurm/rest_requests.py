@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from recovery.slurm.base import Operation, SlurmRefused
-from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line
+from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line, whole
 from recovery.slurm.rest_http import Request, path_of
 
 MAX_TEXT = 1000
@@ -33,19 +33,14 @@ def of(version: str, operation: Operation, subject: str, *, nodes: tuple[str, ..
 
 def requeue(version: str, job_id: str, *, hold: bool) -> Request:
     """A heterogeneous job is requeued as a whole, by its first component "4711+0"; others are refused."""
-    check_job_id(job_id)
-    leader, plus, offset = job_id.partition("+")
-    if plus and offset != "0":
-        message = f"{job_id} is one component of a heterogeneous job, which Slurm only requeues as a whole: {leader}+0"
-        raise SlurmRefused(message, tried=f"requeue {job_id}", permanent=True)
+    leader = whole(job_id, tried=f"requeue {job_id}")
     path = path_of("slurm", version, "job", leader, "requeue")
     return Request(method="GET", path=path, params={"Hold": "true"} if hold else None)
 
 
 def cancel(version: str, job_id: str) -> Request:
-    """A heterogeneous job ends as a whole: by its first component, as scancel takes it."""
-    check_job_id(job_id)
-    return Request(method="DELETE", path=path_of("slurm", version, "job", job_id.removesuffix("+0")))
+    """A heterogeneous job is cancelled as a whole, too."""
+    return Request(method="DELETE", path=path_of("slurm", version, "job", whole(job_id, tried=f"cancel {job_id}")))
 
 
 def _update(version: str, job_id: str, body: dict[str, Any]) -> Request:

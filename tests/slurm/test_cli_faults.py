@@ -225,12 +225,16 @@ def test_what_is_no_node_name_never_reaches_an_argument(slurm: FakeSlurm, name: 
     assert slurm.calls == []
 
 
-def test_another_component_than_the_first_is_not_requeued(slurm: FakeSlurm) -> None:
+def test_another_component_than_the_first_is_not_requeued_and_not_cancelled(slurm: FakeSlurm) -> None:
     slurm.answers("exit 0")
+    client = slurm.client()
     with pytest.raises(SlurmRefused, match=r"12\+0"):
-        slurm.client().requeue("12+1", hold=False)
-    slurm.client().requeue("12+0", hold=False)
-    assert slurm.calls == [["scontrol", "requeue", "12"]]
+        client.requeue("12+1", hold=False)
+    with pytest.raises(SlurmRefused, match=r"12\+0"):
+        client.cancel("12+1")
+    client.requeue("12+0", hold=False)
+    client.cancel("12+0")
+    assert slurm.calls == [["scontrol", "requeue", "12"], ["scancel", "--verbose", "12"]]
 
 
 @pytest.mark.parametrize(

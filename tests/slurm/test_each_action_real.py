@@ -151,6 +151,26 @@ def test_a_task_of_an_array_is_submitted_again_alone(real: RealDesk, settings: S
     assert real.lab.run("squeue", "-h", "-j", new.partition("_")[0], "-o", "%i").split() == [new]
 
 
+def test_a_task_of_an_array_is_requeued_alone_without_its_node_and_verified(real: RealDesk, settings: Settings) -> None:
+    settings.HANG_FLOOR_S = settings.HANG_FIRST_STEP_S = 600  # the other task sleeps
+    script = f"#!/bin/sh\n[ $SLURM_ARRAY_TASK_ID = 0 ] && sleep 300\n{FAILS.partition(chr(10))[2]}"
+    job = real.submit(script, "--array=0-1", "--job-name=swept")
+    real.until_asked()
+    failed = real.incident.attempt
+    assert failed.job.job_id == f"{job}_1"
+    (node,) = failed.nodes
+    action = real.do(ActionKind.REQUEUE_EXCLUDING, (node,))
+    assert [call["operation"] for call in action.calls][-2:] == ["set_excluded_nodes", "release"]
+    real.until(lambda: real.shown(f"{job}_1", "State") == "RUNNING")
+    assert real.shown(f"{job}_1", "RestartCnt") == "1"
+    assert real.shown(f"{job}_1", "NodeList") != node
+    assert (real.shown(f"{job}_0", "State"), real.shown(f"{job}_0", "RestartCnt")) == ("RUNNING", "0")
+    real.until(lambda: real.incident.new_attempt is not None)
+    again = real.incident.new_attempt
+    assert again is not None
+    assert (again.job.job_id, again.number, real.incident.resolved_by_others) == (f"{job}_1", 1, False)
+
+
 def test_a_job_that_slurm_could_not_launch_is_released(real: RealDesk) -> None:
     flag, prolog = real.folder / "ill", real.folder / "prolog.sh"
     flag.touch()
@@ -177,7 +197,8 @@ def test_a_failed_job_restores_the_older_checkpoint_is_held_and_released(real: R
     job = real.submit(FAILS)
     real.until_asked()
     ckpt = real.folder / "ckpt"
-    (ckpt / "iter_0000010").mkdir(parents=True)
+    (ckpt / "iter_0000010" / "mp_rank_00").mkdir(parents=True)
+    (ckpt / "iter_0000010" / "mp_rank_00" / "model_optim_rng.pt").write_bytes(b"weights" * 100)
     tracker = ckpt / "latest_checkpointed_iteration.txt"
     tracker.write_text("20")
     now = reconcile.utc_now()

@@ -66,7 +66,7 @@ def test_tasks_and_components_are_found_by_their_own_names(stage: Stage, job_id:
 def test_a_number_that_is_no_jobs_name_is_not_found(stage: Stage, job_id: str) -> None:
     stage.set(jobs=ARRAY)
     with pytest.raises(JobNotFound):
-        stage.client().cancel(job_id)
+        stage.client().hold(job_id)
     assert stage.done() == []
 
 
@@ -75,6 +75,15 @@ def test_a_component_is_not_requeued_alone(stage: Stage) -> None:
     with pytest.raises(SlurmRefused, match=r"30\+0"):
         stage.client().requeue("30+1", hold=False)
     assert stage.done() == []
+
+
+def test_a_heterogeneous_job_is_cancelled_by_its_first_component_and_by_no_other(stage: Stage) -> None:
+    stage.set(jobs=ARRAY)
+    client = stage.client()
+    with pytest.raises(SlurmRefused, match=r"30\+0"):
+        client.cancel("30+1")
+    client.cancel("30+0")
+    assert stage.done() == [["cancel", 30]]
 
 
 # --- reads -----------------------------------------------------------------------------------------------------------

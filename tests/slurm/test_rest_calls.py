@@ -162,6 +162,15 @@ def test_what_is_no_job_id_never_reaches_an_address(server: Server, job_id: str)
     assert server.asked == []
 
 
+@pytest.mark.parametrize("operation", [Operation.REQUEUE, Operation.REQUEUE_HOLD, Operation.CANCEL])
+def test_a_heterogeneous_job_goes_as_a_whole_and_an_array_task_alone(server: Server, operation: Operation) -> None:
+    client = server.client()
+    with pytest.raises(SlurmRefused, match=r"12\+0"):
+        client.preview(operation, "12+1")
+    assert "/job/12/" in f"{client.preview(operation, '12+0').split()[1]}/"
+    assert "/job/12_3/" in f"{client.preview(operation, '12_3').split()[1]}/"
+
+
 @pytest.mark.parametrize("name", ["", "n1,n2", "n[1-9]", "../job/1", "n1\n", "-n1"], ids=repr)
 def test_what_is_no_node_name_never_reaches_an_address(server: Server, name: str) -> None:
     client = server.client()
