@@ -71,6 +71,14 @@ class Restarted:
         self._say(SignalKind.FRESH_START, line=9)
         self.seen(restored_step=None, restored_at=self.now, fresh_start=True, first_step=None)
 
+    def requeue(self) -> None:
+        """By somebody else, before it was seen to be restored, say."""
+        self.seen(state=JobState.FAILED, ended_at=self.now)
+        self.attempt = make_attempt(
+            job=self.job, number=self.attempt.number + 1, submitted_at=self.now, started_at=self.now, first_step=None,
+            last_step=None, last_progress_at=None, phase=Phase.STARTING,
+        )  # fmt: skip
+
     def _say(self, kind: SignalKind, *, line: int, step: int | None = None) -> None:
         offset = self.attempt.signals.count()
         make_signal(
@@ -283,6 +291,12 @@ def test_an_attempt_that_somebody_else_started_is_recorded_as_resolved_by_others
 _OBSERVATIONS: dict[str, Callable[[Restarted], object]] = {
     "loads 840": lambda r: r.load(840),
     "loads 820": lambda r: r.load(820),
+    "loads what was never trained": lambda r: r.load(10**12),
+    "loads by a clock gone back": lambda r: (r.load(840), r.seen(restored_at=ago(9000))),
+    "tracker ahead of the folder": lambda r: r.seen(places={"tracker": {"step": 900, "file": "/t", "at": ""}}),
+    "requeued meanwhile": lambda r: r.requeue(),
+    "suspended": lambda r: r.seen(state=JobState.SUSPENDED),
+    "runs": lambda r: r.seen(state=JobState.RUNNING),
     "starts fresh": lambda r: r.start_fresh(),
     "first step": lambda r: r.step(1),
     "step 841": lambda r: r.step(841),
@@ -301,7 +315,7 @@ _OBSERVATIONS: dict[str, Callable[[Restarted], object]] = {
 def _is_proved(restarted: Restarted) -> bool:
     """Independent of the code under test: it continued at 840 or later, and wrote a later one itself."""
     attempt = restarted.attempt
-    continued = attempt.restored_step == 840 or (attempt.restored_step is None and not attempt.fresh_start)
+    continued = (attempt.restored_step or 0) >= 840 or (attempt.restored_step is None and not attempt.fresh_start)
     continued = continued and (attempt.first_step is None or attempt.first_step > 840)
     told = attempt.restored_step is not None or attempt.first_step is not None
     own = Checkpoint.objects.filter(run=restarted.run, step__gt=840, state=CheckpointState.COMPLETE)
@@ -311,7 +325,7 @@ def _is_proved(restarted: Restarted) -> bool:
 
 
 @pytest.mark.django_db
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.lists(st.sampled_from(sorted(_OBSERVATIONS)), min_size=1, max_size=7))
 def test_whatever_the_order_of_observations_only_a_checkpoint_of_its_own_closes_a_case_as_recovered(
     order: list[str],
