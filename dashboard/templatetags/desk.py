@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 from dashboard import icons, wording
 from dashboard.reads.shell import Picture, picture_of
 from dashboard.timeline import Stage
-from recovery.access import Actor, Permission
+from recovery.access import Actor, Permission, Subject
 from recovery.core import words
 from recovery.core.fleet import OUTBREAK_WORDS, SHARED_LABELS, SUSPECT_WORDS
 from recovery.core.lifecycle import INCIDENT_WORDS, StateWords
@@ -234,6 +234,27 @@ def can(actor: Actor | None, permission: str) -> bool:
 
 
 @register.filter
+@register.filter
+def may_operate(actor: Actor | None, subject: Subject) -> bool:
+    """{% if request.actor|may_operate:cluster %}; what may be done somewhere may still not be done here."""
+    return actor is not None and actor.can(Permission.OPERATE, subject)
+
+
+@register.filter
+def may_decide(actor: Actor | None, subject: Subject) -> bool:
+    return actor is not None and actor.can(Permission.DECIDE, subject)
+
+
+@register.filter
+def may_arm(actor: Actor | None, subject: Subject) -> bool:
+    return actor is not None and actor.can(Permission.POLICY_EDIT, subject)
+
+
+@register.filter
+def may_manage_tokens(actor: Actor | None, subject: Subject) -> bool:
+    return actor is not None and actor.can(Permission.TOKEN_MANAGE, subject)
+
+
 def code_spans(text: str) -> SafeString:
     """A sentence as it is printed at the command line: what stands between `backticks` is code."""
     pieces = enumerate(text.split("`"))

@@ -147,6 +147,7 @@ class AddSuspect(DeskView):
     """Put a node of the cluster on the list of suspects."""
 
     required = Permission.OPERATE
+    of = Cluster
 
     @extend_schema(
         operation_id="suspects_add", request=SuspectInput, responses={201: SuspectShape},

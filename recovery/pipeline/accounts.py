@@ -54,24 +54,34 @@ class Reach:
 
 def read_reach(text: str) -> Reach:
     """From what people type: all, cluster=alpha, partition=gpu, account=nlp@alpha, user=mira. Raises Invalid."""
-    kind, _, rest = text.strip().partition("=")
-    if kind not in Scope.values or bool(rest) is (kind == Scope.ALL):
-        choices = "all, cluster=NAME, partition=NAME, account=NAME or user=NAME, the last three also with @CLUSTER"
-        raise Invalid([f"scope: {text!r} is none; give {choices}."])
-    if kind == Scope.ALL:
-        return Reach()
-    name, at, cluster_name = (rest, "", rest) if kind == Scope.CLUSTER else rest.rpartition("@")
-    if kind != Scope.CLUSTER and not at:
-        name, cluster_name = rest, ""
-    cluster = Cluster.objects.filter(name=cluster_name).first() if cluster_name else None
-    if cluster_name and cluster is None:
-        known = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True)) or "there is none yet"
-        raise Invalid([f"scope: there is no cluster {cluster_name}; choose from: {known}."])
+    kind, given, rest = text.strip().partition("=")
+    if bool(given) is (kind == Scope.ALL):
+        raise Invalid([f"scope: {text!r} is none; give {SCOPES_TYPED}."])
     if kind == Scope.CLUSTER:
-        return Reach(scope=Scope.CLUSTER, cluster=cluster)
-    if not 0 < len(name) <= 100:
-        raise Invalid([f"scope: name the {Scope(kind).label} in 1 to 100 characters."])
-    return Reach(scope=Scope(kind), cluster=cluster, name=name)
+        return reach_of(kind, cluster_name=rest)
+    name, at, cluster_name = rest.rpartition("@")
+    return reach_of(kind, name=name if at else rest, cluster_name=cluster_name if at else "")
+
+
+SCOPES_TYPED = "all, cluster=NAME, partition=NAME, account=NAME or user=NAME, the last three also with @CLUSTER"
+
+
+def reach_of(kind: str, *, name: str = "", cluster_name: str = "") -> Reach:
+    """Raises Invalid, with what to give instead."""
+    if kind not in Scope.values:
+        raise Invalid([f"scope: {kind!r} is none; give {SCOPES_TYPED}."])
+    scope = Scope(kind)
+    if scope is Scope.ALL:
+        return Reach()
+    cluster = Cluster.objects.filter(name=cluster_name).first() if cluster_name else None
+    if cluster is None and (cluster_name or scope is Scope.CLUSTER):
+        known = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True)) or "there is none yet"
+        raise Invalid([f"cluster: there is no cluster {cluster_name!r}; choose from: {known}."])
+    if scope is Scope.CLUSTER:
+        return Reach(scope=scope, cluster=cluster)
+    if not 0 < len(name.strip()) <= 100:
+        raise Invalid([f"name: name the {scope.label} in 1 to 100 characters."])
+    return Reach(scope=scope, cluster=cluster, name=name.strip())
 
 
 def give_role(user: User, role: Role, reach: Reach, *, actor: Actor, now: datetime, beside: bool = False) -> Membership:
