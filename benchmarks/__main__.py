@@ -13,11 +13,15 @@ import django
 
 # on the database of the environment; benchmarks/ledger.py and samples.py ask for it
 HERE, SAMPLES_HERE = "ledger-here", "samples-here"
-NAMES = ("parsing", "ingest", "samples", "poll", "door", "ledger", "push", "path", "quiet_logs", "ten_thousand")
+CURVES = "curves"  # rewrites a picture of docs/: only where it is asked for
+NAMES = (
+    "parsing", "ingest", "samples", "poll", "door", "ledger", "push", "path", "quiet_logs", "ten_thousand",
+    "detection", "replay",
+)  # fmt: skip
 
 
 def main(wanted: list[str]) -> int:
-    unknown = [name for name in wanted if name not in (*NAMES, HERE, SAMPLES_HERE)]
+    unknown = [name for name in wanted if name not in (*NAMES, HERE, SAMPLES_HERE, CURVES)]
     if unknown:
         print(f"There is no benchmark {unknown[0]}: {', '.join(NAMES)}.", file=sys.stderr)
         return 2
@@ -25,6 +29,7 @@ def main(wanted: list[str]) -> int:
         set_up(folder, database=os.environ.get("DATABASE_URL") if wanted in ([HERE], [SAMPLES_HERE]) else None)
         # the settings must be known first
         from benchmarks import (  # noqa: PLC0415
+            detection,
             door,
             ledger,
             parsing,
@@ -32,6 +37,7 @@ def main(wanted: list[str]) -> int:
             polling,
             push,
             quiet_logs,
+            replay,
             samples,
             storing,
             ten_thousand,
@@ -41,7 +47,8 @@ def main(wanted: list[str]) -> int:
             "parsing": parsing.run, "ingest": storing.ingest, "poll": polling.run, "door": door.run, "push": push.run,
             "ledger": ledger.run, HERE: ledger.measure, "samples": samples.run,
             SAMPLES_HERE: samples.measure, "path": path.run, "quiet_logs": quiet_logs.run,
-            "ten_thousand": ten_thousand.run,
+            "ten_thousand": ten_thousand.run, "detection": detection.run, "replay": replay.run,
+            CURVES: detection.draw_curves,
         }  # fmt: skip
         figures = {name: every[name]() for name in wanted or NAMES}
     machine = {"python": platform.python_version(), "cores": os.cpu_count(), "machine": platform.machine()}

@@ -13,7 +13,8 @@ from dashboard.reads.clusters import ClusterRow, cluster_rows
 from dashboard.reads.fleet import open_outbreaks
 from recovery import selectors
 from recovery.access import Actor
-from recovery.models import Attempt, Cluster, Incident, Job, Outbreak, Run
+from recovery.models import Alarm, Attempt, Cluster, Incident, Job, Outbreak, Run
+from recovery.selectors import alarm_reads
 from recovery.selectors.scope import visible_to
 
 MOST_WARNED = 10
@@ -41,6 +42,8 @@ class Overview:
     switched_off: int  # of those in view
     warned: tuple[Run, ...]  # runs whose next save fails, or whose last complete checkpoint goes; the soonest first
     outbreaks: tuple[Outbreak, ...]  # that are open
+    alarms: tuple[Alarm, ...]  # that hold; nothing is done on one
+    alarm_count: int
 
     @property
     def silent(self) -> list[str]:
@@ -95,6 +98,7 @@ def read_overview(cluster: Cluster | None, *, actor: Actor, now: datetime) -> Ov
     clusters = [row for row in every if row.picture.state != "off" or cluster is not None]
     running = _of(visible_to(selectors.running_attempts(), actor), cluster)
     needs, following = cases.needing_person(cluster, actor=actor), cases.being_followed(cluster, actor=actor)
+    alarms = _alarms(cluster, actor=actor)
     on = {row.incident.attempt_id: row.incident for row in (*needs, *following)}
     return Overview(
         needs=tuple(needs),
@@ -108,12 +112,19 @@ def read_overview(cluster: Cluster | None, *, actor: Actor, now: datetime) -> Ov
         switched_off=sum(row.picture.state == "off" for row in every),
         warned=tuple(_warned(cluster)[:MOST_WARNED]),
         outbreaks=tuple(open_outbreaks(cluster, actor=actor)),
+        alarms=tuple(alarms[:MOST]),
+        alarm_count=alarms.count(),
     )
 
 
 def _of(attempts: QuerySet[Attempt], cluster: Cluster | None) -> QuerySet[Attempt]:
     """Of the chosen cluster; else of all that are asked: what runs on one that is switched off is not known."""
     return attempts.filter(job__cluster__enabled=True) if cluster is None else attempts.filter(job__cluster=cluster)
+
+
+def _alarms(cluster: Cluster | None, *, actor: Actor) -> QuerySet[Alarm]:
+    rows = visible_to(alarm_reads.holding(), actor)
+    return rows.filter(run__cluster__enabled=True) if cluster is None else rows.filter(run__cluster=cluster)
 
 
 def _warned(cluster: Cluster | None) -> QuerySet[Run]:

@@ -50,6 +50,7 @@ TABLES: dict[str, Mapping[Any, StateWords]] = {
     "decision": words.DECISION_WORDS,
     "role": words.ROLE_WORDS,
     "finding": words.FINDING_WORDS,
+    "alarm": words.ALARM_WORDS,
     "examined": words.EXAMINED_WORDS,
     "outbreak": OUTBREAK_WORDS,
     "suspect": SUSPECT_WORDS,
@@ -234,7 +235,6 @@ def can(actor: Actor | None, permission: str) -> bool:
 
 
 @register.filter
-@register.filter
 def may_operate(actor: Actor | None, subject: Subject) -> bool:
     """{% if request.actor|may_operate:cluster %}; what may be done somewhere may still not be done here."""
     return actor is not None and actor.can(Permission.OPERATE, subject)
@@ -255,6 +255,7 @@ def may_manage_tokens(actor: Actor | None, subject: Subject) -> bool:
     return actor is not None and actor.can(Permission.TOKEN_MANAGE, subject)
 
 
+@register.filter
 def code_spans(text: str) -> SafeString:
     """A sentence as it is printed at the command line: what stands between `backticks` is code."""
     pieces = enumerate(text.split("`"))
@@ -334,6 +335,11 @@ _VERBS = {
     "audit.broken": "Found the audit trail broken",
     "audit.whole_again": "Found the audit trail whole again",
     "audit.archived": "Archived events",
+    "outbreak.opened": "Saw an outbreak",
+    "outbreak.closed": "Ended an outbreak",
+    "incident.joined_outbreak": "Joined an outbreak",
+    "suspect.added": "Made a node a suspect",
+    "suspect.ended": "Ended a suspicion",
 }
 
 

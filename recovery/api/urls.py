@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from recovery.api.account import Me, TokenOne, Tokens
+from recovery.api.alarms import Alarms
 from recovery.api.base import NoSuchAddress
 from recovery.api.clusters import ClusterOne, Clusters, Examine, Health, HealthDetails
 from recovery.api.diagnose import Diagnose
@@ -47,6 +48,7 @@ urlpatterns = [
     path("attempts", Attempts.as_view(), name="api-attempts"),
     path("attempts/<int:pk>", AttemptOne.as_view(), name="api-attempt"),
     path("attempts/<int:pk>/samples", AttemptSamples.as_view(), name="api-attempt-samples"),
+    path("alarms", Alarms.as_view(), name="api-alarms"),
     path("checkpoints", Checkpoints.as_view(), name="api-checkpoints"),
     path("clusters", Clusters.as_view(), name="api-clusters"),
     path("clusters/<int:pk>", ClusterOne.as_view(), name="api-cluster"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from recovery.core.detectors.hang import floor_of, next_due
+from recovery.core.detectors.hang import next_due
 from recovery.core.detectors.limit_near import looks_from
 from recovery.core.detectors.limits import Limits
 from recovery.core.detectors.slowdown import NEARLY_ALL, costs_of
@@ -102,9 +102,9 @@ def earliest_hang(facts: AttemptFacts, limits: Limits) -> datetime:
     """
     last = facts.last_progress_at
     if facts.phase in (Phase.SAVING, Phase.EVALUATING, Phase.FINISHING):
-        times, least = (facts.phase_since, last), limits.saving_s
+        times, least = (facts.phase_since, last), max(limits.saving_s, limits.hang_floor_s)
     elif last is not None:
-        least = min(floor_of(facts, limits), limits.hang_ceiling_s)
+        least = min(limits.hang_floor_s, limits.hang_ceiling_s)
         times = (last, facts.phase_since if facts.phase is Phase.FIRST_STEP else None)
     else:
         times, least = (facts.phase_since, facts.started_at), limits.first_step_s

@@ -389,7 +389,6 @@ class AttemptFacts:
     saved_at: datetime | None = None  # when the run's newest checkpoint was complete; asked for near the time limit
     save_every_s: float | None = None  # between two checkpoints of the run
     longest_wait_s: float = 0.0  # the longest silence that the run came back from, fading (detectors/hang.py)
-    watched_s: float = 0.0  # so long the run was seen to train, in this attempt and those before it
     stalled_with: int = 0  # other running jobs that stopped within the same two minutes; asked for when it is overdue
 
 

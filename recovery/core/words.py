@@ -5,6 +5,7 @@ The states of incidents have theirs in lifecycle.py. `tone` names a colour token
 
 from __future__ import annotations
 
+from recovery.core.detectors.alarm import AlarmKind
 from recovery.core.lifecycle import ActionState, StateWords
 from recovery.core.opinion import ProviderMode
 from recovery.core.types import (
@@ -191,6 +192,16 @@ FINDING_WORDS: dict[FindingKind, StateWords] = {
     FindingKind.SLOWDOWN: W("Slow", "◐", "warning", "It makes progress, clearly slower than before."),
     FindingKind.UNDOING: W("Undoing", "↺", "muted", "No fault: a person undoes what was done in an earlier case."),
     FindingKind.LIMIT_NEAR: W("Limit near", "◷", "warning", "Its next checkpoint is due after its time limit."),
+}
+
+ALARM_WORDS: dict[AlarmKind, StateWords] = {
+    AlarmKind.NUMERICS: W("Numerics", "∿", "critical", "The loss is no number, diverges, or is no longer printed."),
+    AlarmKind.NOT_STARTING: W("Not starting", "◌", "warning", "Waiting alone will not start it."),
+    AlarmKind.UNSAVED: W("Unsaved", "△", "warning", "It trains, and its checkpoints do not come."),
+    AlarmKind.NOT_RESTORED: W("Not restored", "▲", "critical", "It did not continue from the newest checkpoint."),
+    AlarmKind.CRASH_LOOP: W("Crash loop", "↻", "critical", "It ends at one step again and again."),
+    AlarmKind.STRAGGLER: W("Straggler", "◐", "warning", "A few ranks are slow, and all others wait for them."),
+    AlarmKind.SHARED_STALL: W("Shared stall", "■", "warning", "It stands still with other jobs: storage or network."),
 }
 
 # A noun, and what belongs to it.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from django.db import models
 from django.db.models import Q
@@ -8,6 +9,9 @@ from django.db.models import Q
 from recovery.core.types import JobState, Phase
 from recovery.models.cluster import Cluster
 from recovery.models.leased import Leased
+
+if TYPE_CHECKING:
+    from recovery.models.alarm import Alarm
 
 STATE_CHOICES = [(s.value, s.value) for s in JobState]
 
@@ -39,6 +43,11 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def holding_alarms(self) -> models.QuerySet[Alarm]:
+        """What people should know of it now."""
+        return self.alarms.filter(ended_at=None).order_by("raised_at", "pk")
 
 
 class Job(models.Model):
@@ -141,10 +150,8 @@ class Attempt(Leased):
     fresh_start = models.BooleanField(default=False)  # the trainer said that it starts without a checkpoint
     parser_memory = models.JSONField(default=dict, blank=True)  # what the log parser carries from one look to the next
     read_at = models.DateTimeField(null=True, blank=True)  # when its log was last read
-    # what is known of its pauses, its run's earlier attempts included: the longest silence that it came back from,
-    # fading, and for how long it was seen to train
+    # the longest silence that its run came back from, earlier attempts included; it fades (core/detectors/hang.py)
     longest_wait_s = models.FloatField(default=0)
-    watched_s = models.FloatField(default=0)
     alarms_at = models.DateTimeField(null=True, blank=True)  # when it was last judged for alarms
     # the last judgement found nothing, and holds until then (recovery.core.quiet), as long as what it rests on is
     # the same (its digest) and reports come at the usual pace; None: the next look judges

@@ -109,7 +109,6 @@ def brief_facts(attempt: Attempt, *, now: datetime, samples: tuple[Sample, ...] 
         workers_at=workers_started(attempt),
         samples=samples,
         longest_wait_s=attempt.longest_wait_s,
-        watched_s=attempt.watched_s,
     )
 
 

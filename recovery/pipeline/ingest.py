@@ -28,7 +28,6 @@ MOST_FAILURES = 5000  # failure lines of one attempt that are kept
 OWN_FIELDS = (
     "phase", "phase_since", "blind_reason", "blind_remedy", "last_progress_at", "first_step", "first_step_at",
     "last_step", "places", "restored_step", "restored_at", "fresh_start", "parser_memory", "read_at", "longest_wait_s",
-    "watched_s",
 )  # fmt: skip
 QUIET_FIELDS = ("quiet_until", "quiet_of", "pace")  # how long the last judgement holds (judge.py)
 POSITION = ("inode", "offset", "line", "head", "grew_at", "error", "mark")

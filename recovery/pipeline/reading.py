@@ -328,15 +328,12 @@ def _note_pause(attempt: Attempt, *, now: datetime) -> None:
     waited = max((attempt.read_at - attempt.last_progress_at).total_seconds(), 0.0)
     passed = waited + min((now - attempt.read_at).total_seconds(), LOOKS_S)
     attempt.longest_wait_s = remember_wait(attempt.longest_wait_s, waited, passed)
-    attempt.watched_s += passed
 
 
 def _inherit_pauses(attempt: Attempt) -> None:
     """What the run's attempt before it had shown of its pauses."""
-    before = Attempt.objects.filter(job__run=attempt.job.run_id, watched_s__gt=0).exclude(pk=attempt.pk)
-    known = before.order_by("-started_at").values_list("longest_wait_s", "watched_s").first()
-    if known is not None:
-        attempt.longest_wait_s, attempt.watched_s = known
+    before = Attempt.objects.filter(job__run=attempt.job.run_id, longest_wait_s__gt=0).exclude(pk=attempt.pk)
+    attempt.longest_wait_s = before.order_by("-started_at").values_list("longest_wait_s", flat=True).first() or 0.0
 
 
 def _goes_back(attempt: Attempt, step: int) -> None:

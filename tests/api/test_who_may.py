@@ -28,6 +28,7 @@ ROUTES: list[tuple[str, str, Permission | Access]] = [
     ("POST", "recommendations/<int:pk>/approve", Permission.DECIDE),
     ("POST", "recommendations/<int:pk>/reject", Permission.DECIDE),
     ("GET", "runs", Permission.VIEW),
+    ("GET", "alarms", Permission.VIEW),
     ("GET", "runs/<int:pk>", Permission.VIEW),
     ("GET", "runs/<int:pk>/samples", Permission.VIEW),
     ("GET", "runs/<int:pk>/ledger", Permission.VIEW),

@@ -12,6 +12,7 @@ from django.conf import settings
 
 from dashboard import charts
 from recovery.core import words
+from recovery.core.detectors.alarm import AlarmKind
 from recovery.core.lifecycle import INCIDENT_WORDS, IncidentState, StateWords
 from recovery.core.types import (
     CheckpointState,
@@ -53,6 +54,7 @@ TABLES = [
     (words.DECISION_WORDS, DecisionKind),
     (words.ROLE_WORDS, Role),
     (words.FINDING_WORDS, FindingKind),
+    (words.ALARM_WORDS, AlarmKind),
 ]
 
 

@@ -17,6 +17,7 @@ from tests.factories.incidents import (
     make_recommendation,
 )
 from tests.factories.jobs import (
+    make_alarm,
     make_attempt,
     make_checkpoint,
     make_cluster,
@@ -33,6 +34,7 @@ from tests.factories.people import make_token, make_user
 __all__ = [
     "ago",
     "make_action",
+    "make_alarm",
     "make_attempt",
     "make_checkpoint",
     "make_cluster",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from recovery.core.detectors.alarm import AlarmKind
 from recovery.core.types import CheckpointState, JobState, NodeState, Phase, SignalKind
 from recovery.doctor import Group, Result, State
-from recovery.models import Attempt, Checkpoint, Cluster, Examination, Job, LogFile, Node, Run, Sample, Signal
+from recovery.models import Alarm, Attempt, Checkpoint, Cluster, Examination, Job, LogFile, Node, Run, Sample, Signal
 from recovery.pipeline.samples import store_samples
 from tests.factories.base import ago, numbers
 
@@ -175,3 +176,17 @@ def make_checkpoint(*, run: Run | None = None, step: int = 840, **fields: Any) -
         "checked_at": ago(10),
     }
     return Checkpoint.objects.create(run=run, step=step, **{**defaults, **fields})
+
+
+def make_alarm(*, attempt: Attempt | None = None, **fields: Any) -> Alarm:
+    """A loss that is no number any more; it holds."""
+    attempt = attempt or make_attempt()
+    defaults = {
+        "kind": AlarmKind.NUMERICS,
+        "since": ago(300),
+        "raised_at": ago(120),
+        "seen_at": ago(5),
+        "reason": "The loss is no number since step 610, in each of the last 10 reports.",
+        "remedy": "Look at the loss before more is trained and saved.",
+    }
+    return Alarm.objects.create(run=attempt.job.run, attempt=attempt, **{**defaults, **fields})

@@ -88,7 +88,7 @@ def _due_in_pause(facts: AttemptFacts, limits: Limits) -> Due | None:
     what = {Phase.SAVING: "saving a checkpoint", Phase.EVALUATING: "an evaluation"}.get(facts.phase, "its end")
     longest = limits.hang_longest * max((*_own_intervals(facts, limits), facts.longest_wait_s))  # it may lie within
     usual = limits.saving_s * (limits.evaluating if facts.phase is Phase.EVALUATING else 1.0)
-    limit = max(usual, min(longest, limits.hang_ceiling_s))
+    limit = max(usual, limits.hang_floor_s, min(longest, limits.hang_ceiling_s))
     return Due(since=since, limit_s=limit, sentence=f"{what} may take {duration(limit)}")
 
 
@@ -101,16 +101,10 @@ def _due_in_training(facts: AttemptFacts, limits: Limits, since: datetime) -> Du
         return Due(since=since, limit_s=limit, sentence=f"the next step is due within {duration(limit)} {why}")
     usual = quantile(own, limits.hang_quantile)
     survived = max(*own, facts.longest_wait_s)
-    limit = max(floor_of(facts, limits), limits.hang_factor * usual, limits.hang_longest * survived)
+    limit = max(limits.hang_floor_s, limits.hang_factor * usual, limits.hang_longest * survived)
     limit = min(limit * (limits.hang_shared if facts.stalled_with else 1), max(limits.hang_ceiling_s, 2 * usual))
     sentence = f"reports usually come within {duration(usual)}, and {duration(limit)} is the limit"
     return Due(since=since, limit_s=limit, sentence=sentence)
-
-
-def floor_of(facts: AttemptFacts, limits: Limits) -> float:
-    """No silence while training is a hang below this: of a run that was seen for a day its pauses are known."""
-    known = facts.watched_s >= limits.hang_known_s
-    return limits.hang_floor_s * (limits.hang_known_share if known else 1.0)
 
 
 def _pause_ended(facts: AttemptFacts, limits: Limits, since: datetime) -> datetime:

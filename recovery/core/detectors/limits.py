@@ -22,8 +22,6 @@ class Limits:
     hang_quantile: float = 0.95
     hang_factor: float = 3.0
     hang_longest: float = 2.5  # times the longest silence that it came back from: one like it may come again
-    hang_known_s: float = 86400.0  # a run that was seen to train for so long has shown its pauses …
-    hang_known_share: float = 0.5  # … and its floor is this part of hang_floor_s
     hang_shared: float = 2.5  # times as long where other jobs stand still since the same minute: storage comes back
     evaluating: float = 2.0  # an evaluation may take so many times saving_s
     hang_min_intervals: int = 3  # with fewer, first_step_s holds: the first intervals are the odd ones

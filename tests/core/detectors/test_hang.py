@@ -224,11 +224,6 @@ def test_a_silence_that_the_run_came_back_from_may_come_again() -> None:
     assert hangs(after_silence(510, longest_wait_s=200.0))
 
 
-def test_a_run_that_was_seen_for_a_day_is_known_and_has_a_lower_floor() -> None:
-    assert not hangs(after_silence(160))
-    assert hangs(after_silence(160, watched_s=LIMITS.hang_known_s))
-
-
 def test_what_stands_still_with_others_has_more_time_and_is_a_hang_in_the_end() -> None:
     assert hangs(after_silence(310))
     assert not hangs(after_silence(310, stalled_with=3))

@@ -1,0 +1,116 @@
+"""False alarms against delay as a threshold moves, as a picture: `python -m benchmarks curves` writes docs/images/.
+
+The thresholds of recovery/core/detectors/limits.py were chosen on these curves; the chosen point is marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.simulated.score import ADVICE, DEFAULTS, HANGS, Play, Tally, fleet
+from recovery.core.detectors import Limits
+from recovery.core.types import FindingKind
+
+SEED = 6
+HANG_JOBS, SLOW_JOBS = 500, 120  # hangs alone are quick to play
+FLOORS = (150.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0)
+LONGEST = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
+FACTORS = (1.2, 1.35, 1.5, 1.75, 2.0)
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "images"
+WIDE, HIGH, LEFT, BELOW = 340, 260, 64, 52  # of one picture, in pixels
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    label: str
+    delay_s: float  # the median, from the fault to the finding
+    false: float  # per 1000 job-days
+    missed: float  # share
+    chosen: bool
+
+
+def run() -> dict[str, list[dict[str, object]]]:
+    """Simulate all points, write the picture, and give the figures."""
+    rows = {
+        "the floor, in minutes": _hangs([(f"{s / 60:g}", replace(DEFAULTS, hang_floor_s=s)) for s in FLOORS]),
+        "times the longest silence": _hangs([(f"{k:g}", replace(DEFAULTS, hang_longest=k)) for k in LONGEST]),
+        "times the usual step": _slow([(f"{k:g}", replace(DEFAULTS, slow_factor=k)) for k in FACTORS]),
+    }
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "thresholds.svg").write_text(picture(("Hangs", "Hangs", "Slowdowns"), rows))
+    return {
+        what: [{"at": p.label, "delay_s": p.delay_s, "false": p.false, "missed": p.missed} for p in points]
+        for what, points in rows.items()
+    }
+
+
+Tried = list[tuple[str, Limits]]
+
+
+def _hangs(tried: Tried) -> list[Point]:
+    how = Play(seed=SEED, only=("", *HANGS), hangs_only=True)
+    tallies = fleet(how, HANG_JOBS, [limits for _, limits in tried])
+    return [_point(tally, "hang", (FindingKind.HANG.value,), one) for tally, one in zip(tallies, tried, strict=True)]
+
+
+def _slow(tried: Tried) -> list[Point]:
+    tallies = fleet(Play(seed=SEED, only=("", "slowdown")), SLOW_JOBS, [limits for _, limits in tried])
+    return [_point(tally, "slowdown", ADVICE, one) for tally, one in zip(tallies, tried, strict=True)]
+
+
+def _point(tally: Tally, fault: str, kinds: Sequence[str], tried: tuple[str, Limits]) -> Point:
+    delays, many = sorted(tally.delays[fault]), tally.faults[fault]
+    return Point(
+        label=tried[0], delay_s=round(delays[len(delays) // 2]) if delays else 0.0, chosen=tried[1] == DEFAULTS,
+        false=round(1000 * sum(tally.false[kind] for kind in kinds) / tally.days, 1),
+        missed=round(1 - len(delays) / many, 3) if many else 0.0,
+    )  # fmt: skip
+
+
+def picture(titles: Sequence[str], rows: dict[str, list[Point]]) -> str:
+    """One small chart beside the other, in colours that can be read on light and dark ground."""
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE * len(rows)} {HIGH}" role="img" '
+        'font-family="system-ui, sans-serif" font-size="11" fill="#6b7280">',
+        "<title>False alarms per 1000 job-days against the median delay, as one threshold moves</title>",
+    ]
+    for number, (title, (what, points)) in enumerate(zip(titles, rows.items(), strict=True)):
+        parts.append(f'<g transform="translate({number * WIDE} 0)">{_chart(title, what, points)}</g>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _chart(title: str, what: str, points: Sequence[Point]) -> str:
+    most_x = max((p.delay_s for p in points), default=1) * 1.1 / 60 or 1.0
+    most_y = max((p.false for p in points), default=1) * 1.15 or 1.0
+
+    def x(point: Point) -> float:
+        return LEFT + point.delay_s / 60 / most_x * (WIDE - LEFT - 16)
+
+    def y(point: Point) -> float:
+        return HIGH - BELOW - point.false / most_y * (HIGH - BELOW - 34)
+
+    line = " ".join(f"{x(p):.1f},{y(p):.1f}" for p in points)
+    marks = "".join(
+        f'<circle cx="{x(p):.1f}" cy="{y(p):.1f}" r="{6 if p.chosen else 3}" fill="{_colour(p)}"/>'
+        f'<text x="{x(p) + 8:.1f}" y="{y(p) - 6:.1f}" fill="{_colour(p)}">{p.label}</text>'
+        for p in points
+    )
+    bottom, right = HIGH - BELOW, WIDE - 16
+    return (
+        f'<text x="{LEFT}" y="18" font-size="13" font-weight="600">{title}: {what}</text>'
+        f'<path d="M{LEFT} 30V{bottom}H{right}" fill="none" stroke="#9ca3af"/>'
+        f'<text x="{LEFT - 6}" y="{bottom}" text-anchor="end">0</text>'
+        f'<text x="{LEFT - 6}" y="40" text-anchor="end">{most_y:.0f}</text>'
+        f'<text x="{right}" y="{bottom + 16}" text-anchor="end">{most_x:.0f} min</text>'
+        f'<text x="{LEFT}" y="{bottom + 16}">0</text>'
+        f'<text x="{(LEFT + right) / 2:.0f}" y="{bottom + 34}" text-anchor="middle">median delay</text>'
+        f'<text transform="translate(18 {(30 + bottom) / 2:.0f}) rotate(-90)" text-anchor="middle">'
+        "false, per 1000 job-days</text>"
+        f'<polyline points="{line}" fill="none" stroke="#3b82f6" stroke-width="1.5"/>{marks}'
+    )
+
+
+def _colour(point: Point) -> str:
+    return "#d97706" if point.chosen else "#3b82f6"
