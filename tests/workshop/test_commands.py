@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
-from django.core.management import call_command
+from django.core.management import call_command, get_commands, load_command_class
 from django.core.management.base import CommandError
 
 from recovery.access import Permission, actor_for
@@ -231,3 +231,13 @@ def test_a_cluster_that_could_not_work_is_refused_with_the_reason(run: Run, argu
 @pytest.mark.django_db
 def test_nothing_due_is_a_pass_that_does_nothing(run: Run) -> None:
     assert run("tick") == "Looked at 0 clusters, 0 attempts and 0 incidents.\n"
+
+
+OURS = sorted(name for name, app in get_commands().items() if app == "recovery")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_each_command_can_print_its_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """argparse reads each % of a help text as a place to fill in, at the latest when it prints it."""
+    load_command_class("recovery", name).print_help("manage.py", name)
+    assert f"manage.py {name}" in capsys.readouterr().out

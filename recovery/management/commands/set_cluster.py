@@ -45,7 +45,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--source", action="append", default=[], metavar="NAME=VALUE",
             help="where else to look, once for each; an empty value takes it away (docs/metrics.md). "
-            + "; ".join(f"{name}: {option.sentence}" for name, option in SOURCES.items()),
+            + "; ".join(f"{name}: {option.sentence}" for name, option in SOURCES.items()).replace("%", "%%"),
         )  # fmt: skip
         parser.add_argument("--slurm-conf", help="short for --option slurm_conf=FILE")
         parser.add_argument("--bin-dir", help="short for --option bin_dir=FOLDER")
