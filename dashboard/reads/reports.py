@@ -16,6 +16,7 @@ from recovery.core.ledger.summary import Spread
 from recovery.core.ledger.words import GAP_LABELS
 from recovery.models import Cluster, IncidentCost
 from recovery.pipeline.report import Line, Report, report
+from recovery.selectors import Agreement, agreement
 from recovery.selectors.ledger_reads import FILTERS, Window, dearest
 from recovery.selectors.scope import runs_of
 
@@ -56,6 +57,7 @@ class ReportPage:
     figures: Figures
     clocks: tuple[Clock, ...]
     dearest: tuple[IncidentCost, ...]
+    agreement: Agreement | None  # of an external diagnostic service with us
 
     @property
     def left_out(self) -> int:
@@ -105,7 +107,7 @@ def _midnight(day: date) -> datetime:
 
 
 def report_page(asked: Asked, *, now: datetime) -> ReportPage:
-    """Fourteen queries at most, however much there is."""
+    """Fifteen queries at most, however much there is."""
     found = report(asked.window, by=asked.by, now=now)
     by_day = {line.key: line.figures.seconds for line in report(asked.window, by="day", now=now).lines}
     first, last = asked.window.start.astimezone(UTC).date(), (asked.window.end - timedelta(microseconds=1)).date()
@@ -120,4 +122,5 @@ def report_page(asked: Asked, *, now: datetime) -> ReportPage:
         figures=figures,
         clocks=tuple(Clock(label=GAP_LABELS[name], spread=figures.clocks[name]) for name in GAPS),
         dearest=tuple(dearest(asked.window, DEAREST, now=now)),
+        agreement=agreement(asked.window),
     )

@@ -32,3 +32,14 @@ class SecondOpinionShape(Shape):
     reason = serializers.CharField()
     trouble = serializers.CharField(help_text='Why there is no answer; "" where there is, or none yet.')
     remedy = serializers.CharField()
+
+
+class AgreementShape(Shape):
+    """Cases that the service was asked about in the window, against our verdict at the moment of its answer."""
+
+    asked = serializers.IntegerField()
+    answered = serializers.IntegerField()
+    named_class = serializers.IntegerField(help_text="Of the answered: how many named a class.")
+    same_class = serializers.IntegerField()
+    named_restart = serializers.IntegerField(help_text="Of the answered: how many said whether to restart.")
+    same_restart = serializers.IntegerField()

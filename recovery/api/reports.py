@@ -20,6 +20,7 @@ from recovery.access import Permission
 from recovery.api.authentication import actor_of
 from recovery.api.base import DeskView
 from recovery.api.fields import Choice, Finite, RunRef, Shape
+from recovery.api.opinions import AgreementShape
 from recovery.api.parsing import EARLIEST, LARGEST_PAGE, LATEST, known_cluster, refuse_unknown
 from recovery.core.ledger import PRODUCTIVE, Category
 from recovery.core.ledger.figures import Figures
@@ -130,6 +131,9 @@ class ReportShape(Shape):
     groups = serializers.IntegerField(help_text="How many there are; `lines` has at most `limit` of them.")
     total = LineShape()
     lines = LineShape(many=True)
+    agreement = AgreementShape(
+        allow_null=True, help_text="Of an external diagnostic service with our verdicts; counted in no other figure."
+    )
 
 
 class PieceShape(Shape):
@@ -171,7 +175,7 @@ class Reports(DeskView):
         found, limit = ask(request)
         given = {
             "by": found.by, "since": found.window.start, "until": found.window.end, "groups": len(found.lines),
-            "total": found.total, "lines": found.lines[:limit],
+            "total": found.total, "lines": found.lines[:limit], "agreement": selectors.agreement(found.window),
         }  # fmt: skip
         return Response(ReportShape(given).data)
 

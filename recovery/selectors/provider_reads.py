@@ -11,6 +11,7 @@ from django.db.models import Sum
 
 from recovery.core.opinion import ProviderMode, same_class, same_restart
 from recovery.models import Incident, ProviderLane, SecondOpinion
+from recovery.selectors.ledger_reads import Window
 
 BUDGET_WINDOW = timedelta(hours=1)
 
@@ -67,8 +68,24 @@ class Agreement:
     same_restart: int
 
 
-def agreement(*, since: datetime, until: datetime) -> Agreement:
-    return _counted(SecondOpinion.objects.filter(asked_at__gte=since, asked_at__lt=until))
+# a filter of reports → how it is reached from an opinion; a policy's has no meaning here
+_ONLY = {
+    "cluster": "incident__run__cluster__name", "user": "incident__run__user", "run": "incident__run_id",
+    "account": "incident__attempt__job__account", "partition": "incident__attempt__job__partition",
+    "qos": "incident__attempt__job__qos",
+}  # fmt: skip
+
+
+def agreement(window: Window) -> Agreement | None:
+    """Over the cases that were asked about in the window; None where none was, or a policy filters. One query."""
+    if set(window.only) - set(_ONLY):
+        return None
+    found = SecondOpinion.objects.filter(asked_at__gte=window.start, asked_at__lt=window.end)
+    found = found.filter(**{_ONLY[name]: value for name, value in window.only.items()})
+    if window.runs is not None:
+        found = found.filter(incident__run__in=window.runs)
+    counted = _counted(found)
+    return counted if counted.asked else None
 
 
 def _counted(opinions: Iterable[SecondOpinion]) -> Agreement:

@@ -66,3 +66,13 @@ def test_the_api_tells_it_too(clients: dict[str, Client], question: Question, la
     assert (body["provider"]["mode"], body["provider"]["sentence"]) == ("degraded", "It is away.")
     health = clients["viewer"].get("/api/v1/health/details").json()
     assert health["provider"]["mode"] == "degraded"
+
+
+def test_reports_count_its_agreement_apart(clients: dict[str, Client], question: Question, lane: ProviderLane) -> None:
+    assert "The diagnostic service beside our verdicts" not in text_of(clients["viewer"].get("/reports/"))
+    said = {"restart": "no", "our_restart": "yes", "our_class": "user_code"}
+    opinion(question, answered_at=timezone.now(), duration_s=2.5, **said)
+    page = text_of(clients["viewer"].get("/reports/?days=7"))
+    assert "0 of 1 that it named" in page
+    body = clients["viewer"].get("/api/v1/reports").json()
+    assert (body["agreement"]["answered"], body["agreement"]["same_restart"]) == (1, 0)

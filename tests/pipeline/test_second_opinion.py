@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from pytest_django import Settings
 
 from recovery import selectors
 from recovery.core.opinion import Opinion, ProviderMode, ProviderSettings
-from recovery.models import Incident, LogFile, ProviderLane, SecondOpinion
+from recovery.models import Incident, LogFile, ProviderLane, Run, SecondOpinion
 from recovery.pipeline import second_opinion
+from recovery.selectors.ledger_reads import Window
 from tests.factories import make_incident
 from tests.sources.site_server import Site, running_site
 
@@ -203,9 +205,16 @@ def test_it_is_told_the_job_and_the_end_of_its_log_alone(
 def test_agreement_is_counted_against_what_we_said_then(site: Site, desk: Desk, incident: Incident) -> None:
     desk.look()
     Incident.objects.update(failure_class="node_fault", restart="yes")
-    found = selectors.agreement(since=desk.now - timedelta(days=1), until=desk.now + timedelta(days=1))
+    window = Window(start=desk.now - timedelta(days=1), end=desk.now + timedelta(days=1), only={})
+    found = selectors.agreement(window)
+    assert found is not None
     assert (found.asked, found.answered, found.same_class, found.same_restart) == (1, 1, 0, 0)
     assert (found.named_class, found.named_restart) == (1, 1)
+    cluster = incident.run.cluster.name
+    assert selectors.agreement(replace(window, only={"cluster": cluster, "user": incident.run.user})) == found
+    assert selectors.agreement(replace(window, only={"cluster": "elsewhere"})) is None
+    assert selectors.agreement(replace(window, only={"policy": 1})) is None
+    assert selectors.agreement(replace(window, runs=Run.objects.none())) is None
 
 
 def test_nothing_that_proposes_decides_or_acts_reads_it() -> None:
