@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from django.contrib.auth.forms import AuthenticationForm
-from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from recovery.pipeline import accounts
@@ -19,7 +18,7 @@ class LogIn(LoginView):
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_valid(form)
-        accounts.logged_in(cast(User, form.get_user()), now=timezone.now())
+        accounts.logged_in(form.get_user(), now=timezone.now())
         return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
@@ -29,9 +28,9 @@ class LogIn(LoginView):
 
 
 class LogOut(LogoutView):
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         user = request.user
         response = super().post(request, *args, **kwargs)
-        if isinstance(user, User) or user.is_authenticated:
-            accounts.logged_out(cast(User, user), now=timezone.now())
+        if user.is_authenticated:
+            accounts.logged_out(user, now=timezone.now())
         return response

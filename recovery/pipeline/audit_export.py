@@ -122,7 +122,7 @@ def archive(path: Path, *, before: datetime, actor: Actor, now: datetime) -> dic
     if broken or start != audit_chain.base_of(chain) or end.id != through:
         path.unlink()
         raise Unfit(f"{path} could not be read back as it was written: nothing was removed.")
-    said = {
+    said: dict[str, Any] = {
         "through": end.id, "number": end.number, "digest": end.digest, "events": end.number - start.number,
         "file": str(path), "sha256": sha256,
     }  # fmt: skip

@@ -46,7 +46,7 @@ class Window:
     start: datetime
     end: datetime
     only: Mapping[str, object]
-    runs: QuerySet[Run] | None = None  # only these; None: all
+    runs: QuerySet[Run, Any] | None = None  # only these; None: all
 
     @property
     def us(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from django.test import Client
 
 from dashboard.live import Change, fetch_since, may_hear
 from recovery.access import actor_for
-from recovery.models import Event, Membership
+from recovery.models import Cluster, Event, Membership
 from recovery.models.access import Role, Scope
 from tests.access.people import Case, make_case, make_person
 from tests.api.conftest import Api, with_token
@@ -160,7 +160,7 @@ def test_a_token_reaches_no_further_than_its_owner(foreign: Foreign, elsewhere: 
 
 
 def test_the_stream_tells_nobody_of_incidents_that_they_may_not_see(foreign: Foreign, elsewhere: User) -> None:
-    own = make_event(incident=make_case(cluster=elsewhere.memberships.get().cluster).incident)  # type: ignore[attr-defined]
+    own = make_event(incident=make_case(cluster=Cluster.objects.get(name="own")).incident)
     for kind in ("account", "job", "attempt"):
         make_event(subject_kind=kind)
     make_event(subject_kind="cluster", subject_id=str(foreign.case.job.cluster_id))

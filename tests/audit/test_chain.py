@@ -243,7 +243,7 @@ def test_a_digest_is_what_it_always_was() -> None:
 
 
 def test_the_rule_needs_no_database() -> None:
-    rows = [dict.fromkeys(("id", *CHANGES), "") | {"id": n, "data": {}} for n in (3, 5, 9)]
+    rows: list[dict[str, Any]] = [dict.fromkeys(("id", *CHANGES), "") | {"id": n, "data": {}} for n in (3, 5, 9)]
     seals, digest = [], GENESIS
     for number, row in enumerate(rows, start=1):
         digest = link(digest, number, row)

@@ -44,7 +44,7 @@ class Command(BaseCommand):
             raise SystemExit(1)
 
     def _tell(self, here: Link, broken: Break | None, what: str, *, as_json: bool) -> None:
-        found = {"whole": broken is None, "verified_up_to": here.id, "number": here.number}
+        found: dict[str, Any] = {"whole": broken is None, "verified_up_to": here.id, "number": here.number}
         found |= {"anchor": f"{here.id}:{here.digest}"}
         found |= {"first_bad": {"id": broken.id, "reason": broken.reason} if broken else None}
         if as_json:
