@@ -12,7 +12,7 @@ from recovery.core.log_patterns import LogFacts, LogPattern
 from recovery.core.log_patterns import log_pattern as named_log
 from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.policy import log_pattern
-from recovery.models import Attempt, Job
+from recovery.models import Attempt, Job, LogFile
 from recovery.selectors import current_policy
 from recovery.sources.find_logs import MOST_ENTRIES, FoundLog, FoundLogs, find_logs
 
@@ -76,6 +76,18 @@ def _left_out(patterns: Sequence[LogPattern], every: Sequence[FoundLogs], count:
             more = f"{found.left_out} more than the {len(found.files)} that are"
             return f"Not all files of {pattern.text} are read: there are {more}; the highest rank is among those."
     return f"Only {MOST_FILES} of {count} log files are read." if count > MOST_FILES else ""
+
+
+def new_row(attempt: Attempt, path: str) -> LogFile:
+    """A new attempt reads on where the attempt before it stopped."""
+    row = LogFile(attempt=attempt, path=path[:LONGEST_PATH])
+    if attempt.number == 0:
+        return row
+    before = LogFile.objects.filter(attempt__job_id=attempt.job_id, attempt__number__lt=attempt.number, path=path)
+    last = before.order_by("-attempt__number").first()
+    if last is not None:
+        row.inode, row.offset, row.line, row.head = last.inode, last.offset, last.line, last.head
+    return row
 
 
 def log_paths(job: Job) -> list[str]:

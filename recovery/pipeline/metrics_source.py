@@ -17,6 +17,7 @@ from recovery.core import metrics
 from recovery.core.comment import expand_log_pattern
 from recovery.core.types import Phase, Signal, SignalKind
 from recovery.models import Attempt, LogFile
+from recovery.pipeline.log_files import new_row
 from recovery.pipeline.source_read import SourceRead, nothing, within_life
 from recovery.sources.cursor import Cursor
 from recovery.sources.job_logs import read_log
@@ -50,7 +51,7 @@ def read_metrics(attempt: Attempt, *, now: datetime) -> SourceRead:
     known = {row.path: row for row in LogFile.objects.filter(attempt=attempt, path__in=found.paths)}
     reading = _Reading(attempt, now)
     for path in found.paths:
-        reading.follow(known.get(path) or _continued(attempt, path), memory.setdefault(path[:1000], {}))
+        reading.follow(known.get(path) or new_row(attempt, path), memory.setdefault(path[:1000], {}))
     return SourceRead(
         signals=(*within_life(reading.signals, attempt, now), *_nvrx(attempt, memory)),
         sees=bool(memory) and any("last" in each for each in memory.values() if isinstance(each, dict)),
@@ -96,16 +97,6 @@ class _Reading:
     def done(self) -> None:
         for row in self.moved.values():
             row.save()
-
-
-def _continued(attempt: Attempt, path: str) -> LogFile:
-    """A new row; where an attempt before wrote the same file, from where that one was read to."""
-    row = LogFile(attempt=attempt, path=path[:1000])
-    before = LogFile.objects.filter(attempt__job_id=attempt.job_id, attempt__number__lt=attempt.number, path=path)
-    last = before.order_by("-attempt__number").first()
-    if last is not None:
-        row.inode, row.offset, row.line, row.head = last.inode, last.offset, last.line, last.head
-    return row
 
 
 def _path(attempt: Attempt, key: str) -> str:

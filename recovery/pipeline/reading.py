@@ -23,7 +23,7 @@ from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.phases import next_phase
 from recovery.core.types import JobState, Phase, Sample, Signal, SignalKind
 from recovery.models import Attempt, LogFile
-from recovery.pipeline.log_files import log_files
+from recovery.pipeline.log_files import log_files, new_row
 from recovery.pipeline.source_read import SourceRead, nothing
 from recovery.sources.cursor import Cursor
 from recovery.sources.find_logs import FoundLog
@@ -110,7 +110,7 @@ def read_attempt(
         if _is_full(look):
             look.more = True
             break
-        row = known.get(log.path) or _new_row(attempt, log.path)
+        row = known.get(log.path) or new_row(attempt, log.path)
         if _read_file(look, row, log, parser, now=now, read=read):
             memory = copy.deepcopy(parser.memory)
             ahead = LogParser(utc_offset=offset, nodes=attempt.nodes, own=own, memory=memory)
@@ -130,18 +130,6 @@ def read_attempt(
 
 def _is_full(look: Look) -> bool:
     return len(look.signals) > MOST_SIGNALS
-
-
-def _new_row(attempt: Attempt, path: str) -> LogFile:
-    """A new attempt reads on where the attempt before it stopped."""
-    row = LogFile(attempt=attempt, path=path)
-    if attempt.number == 0:
-        return row
-    before = LogFile.objects.filter(attempt__job_id=attempt.job_id, attempt__number__lt=attempt.number, path=path)
-    last = before.order_by("-attempt__number").first()
-    if last is not None:
-        row.inode, row.offset, row.line, row.head = last.inode, last.offset, last.line, last.head
-    return row
 
 
 def _note_folder(look: Look, row: LogFile, mark: str, *, error: str) -> None:
