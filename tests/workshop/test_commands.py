@@ -19,7 +19,8 @@ from django.core.management.base import CommandError
 from recovery.access import Permission, actor_for
 from recovery.doctor import stored
 from recovery.doctor.results import State
-from recovery.models import Cluster, Event, Examination
+from recovery.models import Attempt, Cluster, Event, Examination, Sample
+from tests.factories import make_attempt, make_incident
 from tests.pipeline.fake_slurm import FakeSlurm
 from tests.workshop.scripted import Scripted
 
@@ -95,6 +96,29 @@ def test_a_cluster_is_looked_at_from_now_on_and_recorded(run: Run, tmp_path: Pat
     assert (cluster.backend, cluster.options, cluster.poll_interval_s) == ("cli", {"slurm_conf": str(conf)}, 5)
     assert list(Cluster.due(datetime.now(UTC))) == [cluster]
     assert Event.objects.get().verb == "cluster.added"
+
+
+@pytest.mark.django_db
+def test_a_cluster_without_incidents_can_be_removed_with_its_jobs(run: Run) -> None:
+    attempt = make_attempt()
+    Sample.objects.create(attempt=attempt, step=1, at=datetime.now(UTC))
+    kept = make_attempt()
+    cluster = attempt.job.cluster
+    assert "is removed" in run("set_cluster", cluster.name, "--remove")
+    assert list(Cluster.objects.all()) == [kept.job.cluster]
+    assert list(Attempt.objects.all()) == [kept]
+    event = Event.objects.get(verb="cluster.removed")
+    assert (event.subject_id, event.data["name"]) == (str(cluster.pk), cluster.name)
+    with pytest.raises(CommandError, match="There is no cluster"):
+        run("set_cluster", cluster.name, "--remove")
+
+
+@pytest.mark.django_db
+def test_a_cluster_on_whose_jobs_something_was_decided_stays_on_record(run: Run) -> None:
+    cluster = make_incident().run.cluster
+    with pytest.raises(CommandError, match=f"has 1 incident: .* set_cluster {cluster.name} --disable"):
+        run("set_cluster", cluster.name, "--remove")
+    assert Cluster.objects.filter(pk=cluster.pk).exists()
 
 
 @pytest.mark.django_db

@@ -22,7 +22,7 @@ from recovery.core.source_options import BadSource
 from recovery.core.source_options import check as check_sources
 from recovery.doctor import stored as examinations
 from recovery.management.person import at_the_command_line
-from recovery.models import Cluster
+from recovery.models import Cluster, Incident
 from recovery.slurm.cli_commands import SEARCH_PATH
 from recovery.slurm.registry import OPTIONS, BadOptions, client_for
 
@@ -55,10 +55,17 @@ class Command(BaseCommand):
         switch = parser.add_mutually_exclusive_group()
         switch.add_argument("--disable", action="store_true", help="stop looking at it; what is known of it stays")
         switch.add_argument("--enable", action="store_true", help="look at it again")
+        switch.add_argument(
+            "--remove", action="store_true", help="forget it with all its jobs; only where there was never an incident"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = checked_name(options["name"])
         before = Cluster.objects.filter(name=name).first()
+        if options["remove"]:
+            remove(before, name)
+            self.stdout.write(f"{name} is removed, with all that was known of its jobs and nodes.")
+            return
         cluster = before or Cluster(name=name, backend="cli", poll_interval_s=DEFAULT_INTERVAL_S)
         given = given_options(options["option"], slurm_conf=options["slurm_conf"], bin_dir=options["bin_dir"])
         change_back_end(cluster, options["backend"] or cluster.backend, given)
@@ -125,6 +132,24 @@ def save(cluster: Cluster, *, is_new: bool) -> None:
             enabled=cluster.enabled,
         )
         examinations.make_due(cluster, now=now)
+
+
+def remove(cluster: Cluster | None, name: str) -> None:
+    """Only what nobody decided anything on: what was decided and done must stay readable."""
+    if cluster is None:
+        raise CommandError(f"There is no cluster {name!r}. See `manage.py doctor`.")
+    with transaction.atomic():
+        incidents = Incident.objects.filter(run__cluster=cluster).count()
+        if incidents:
+            raise CommandError(
+                f"{name} has {incidents} incident{'' if incidents == 1 else 's'}: what was decided and done stays on "
+                f"record. Switch it off instead: `manage.py set_cluster {name} --disable`."
+            )
+        audit.record(
+            "cluster.removed", actor=at_the_command_line(), at=datetime.now(UTC), subject_kind="cluster",
+            subject_id=cluster.pk, name=name, backend=cluster.backend,
+        )  # fmt: skip
+        cluster.delete()
 
 
 def checked_name(name: str) -> str:
