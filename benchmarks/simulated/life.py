@@ -84,7 +84,8 @@ class _Living:
     def life(self) -> Life:
         p = self.p
         end = p.hours * HOUR
-        state, exit_code, codes = JobState.COMPLETED, 0, ()
+        state, exit_code = JobState.COMPLETED, 0
+        codes: tuple[int, ...] = ()
         if p.fault in ("crash", "hidden_crash", "cancelled"):
             end = p.fault_at
             state = {"crash": self._state(), "cancelled": JobState.CANCELLED}.get(p.fault, JobState.COMPLETED)

@@ -31,7 +31,9 @@ class AlarmFilters(django_filters.FilterSet):
 
 class AlarmLine(Shape):
     text = serializers.CharField()
-    source = serializers.CharField(help_text="A log file's path, or who says it.")
+    source = serializers.CharField(  # type: ignore[assignment]  # taken out of the class, so it hides nothing
+        help_text="A log file's path, or who says it."
+    )
     line = serializers.IntegerField(allow_null=True)
     at = serializers.DateTimeField(allow_null=True)
     role = Word(Role)

@@ -10,6 +10,7 @@ Never: for a blind attempt, in any state but RUNNING, on a picture taken before 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -121,7 +122,7 @@ def remember_wait(longest_s: float, waited_s: float, passed_s: float) -> float:
     What lies back counts half after a day: a storm of the storage must not make it deaf for ever. `passed_s`: since the
     progress before.
     """
-    return max(waited_s, longest_s * 0.5 ** (passed_s / HALVED_S))
+    return max(waited_s, longest_s * math.pow(0.5, passed_s / HALVED_S))
 
 
 def _own_intervals(facts: AttemptFacts, limits: Limits) -> list[float]:

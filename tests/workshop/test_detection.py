@@ -1,0 +1,69 @@
+"""A slice of the simulated fleet: what `python -m benchmarks detection` plays in full."""
+
+from __future__ import annotations
+
+from random import Random
+from xml.etree import ElementTree
+
+from benchmarks.simulated import curves, tails
+from benchmarks.simulated.life import live
+from benchmarks.simulated.play import play
+from benchmarks.simulated.profiles import Profile, draw
+from benchmarks.simulated.score import DEFAULTS, Play, figures, simulate
+from recovery.core.types import Exclude, Restart
+
+SEED, JOBS = 1, 14
+
+
+def profile(number: int) -> Profile:
+    return draw(Random(f"{SEED}-{number}"))
+
+
+def test_in_a_slice_of_the_fleet_no_crash_is_missed_every_hang_is_found_in_time_and_none_in_vain() -> None:
+    (tally,) = simulate(Play(seed=SEED), range(JOBS))
+    told = figures(tally)
+    assert told["jobs"] == JOBS
+    assert told["missed_crashes"] == 0
+    assert told["hangs"] > 0
+    assert told["hangs_found_within_3_due"] == 1
+    assert told["false_alarms_per_1000_job_days"] == 0, tally.examples
+    assert told["by_fault"]["hang"]["found"] == 1
+
+
+def test_impatience_costs_false_alarms_and_patience_time() -> None:
+    """The slice is hard enough to tell thresholds apart."""
+    every = [DEFAULTS, curves.replace(DEFAULTS, hang_floor_s=60, hang_longest=1.0)]
+    patient, hasty = simulate(Play(seed=SEED, hangs_only=True), range(30), every)
+    assert patient.false["hang"] == 0
+    assert hasty.false["hang"] > 0
+    assert min(hasty.delays["hang"]) < min(patient.delays["hang"])
+
+
+def test_a_job_is_the_same_whenever_it_is_played() -> None:
+    one, again = (live(profile(3), Random(7)) for _ in range(2))
+    assert one == again
+    assert play(one, DEFAULTS, hangs_only=True) == play(again, DEFAULTS, hangs_only=True)
+
+
+def test_no_end_of_a_log_is_restarted_or_excluded_wrongly() -> None:
+    told = tails.score(SEED, 80)
+    assert (told["wrongful_restarts"], told["wrongful_exclusions"]) == ([], [])
+    assert told["restart"]["yes"] > 0
+
+
+def test_a_verdict_that_is_wrong_would_be_named() -> None:
+    """The judge is judged: what calls for a restart, where none may be, is counted."""
+    lost = next(end for n in range(50) if (end := tails.ENDS[5](Random(n))).event)
+    found = tails.diagnosed(lost, Random(1))
+    assert (found.restart, found.exclude, found.nodes) == (Restart.YES, Exclude.NODES, (lost.bad,))
+
+
+def test_the_picture_of_the_curves_is_whole_and_marks_what_was_chosen() -> None:
+    points = [
+        curves.Point(label="5", delay_s=300, false=12.0, missed=0, chosen=False),
+        curves.Point(label="20", delay_s=1200, false=0.5, missed=0, chosen=True),
+    ]
+    text = curves.picture(["Hangs"], {"the floor, in minutes": points})
+    drawn = ElementTree.fromstring(text)  # noqa: S314 - our own
+    circles = [each for each in drawn.iter() if each.tag.endswith("circle")]
+    assert [circle.get("r") for circle in circles] == ["3", "6"]
