@@ -335,6 +335,8 @@ _VERBS = {
     "audit.broken": "Found the audit trail broken",
     "audit.whole_again": "Found the audit trail whole again",
     "audit.archived": "Archived events",
+    "alarm.raised": "Raised an alarm",
+    "alarm.ended": "Ended an alarm",
     "outbreak.opened": "Saw an outbreak",
     "outbreak.closed": "Ended an outbreak",
     "incident.joined_outbreak": "Joined an outbreak",
