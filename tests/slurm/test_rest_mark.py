@@ -10,7 +10,7 @@ from recovery.slurm.base import SlurmUnreachable
 from recovery.slurm.rest import FULL_EVERY_S, RestClient
 from recovery.slurm.rest_auth import fixed_token
 from recovery.slurm.rest_http import RestHttp
-from tests.slurm.rest_server import Asked, Said, Server, recorded, whole
+from tests.slurm.rest_server import Asked, Said, Server, error, recorded, whole
 
 NOW = 1_790_000_000
 UNCHANGED_26_05 = {"jobs": [], "last_update": {"set": True, "infinite": False, "number": 0}}
@@ -45,6 +45,25 @@ def test_no_change_keeps_the_mark_and_gives_no_jobs(server: Server) -> None:
         server.says(said)
         picture = client(server).jobs_since(mark)
         assert (picture.jobs, picture.mark) == (None, mark)
+
+
+@pytest.mark.parametrize(
+    ("version", "date"),
+    [("v0.0.40", f"uts{NOW - 7}"), ("v0.0.41", f"uts{NOW - 7}"), ("v0.0.42", f"{NOW - 7}"), ("v0.0.45", f"{NOW - 7}")],
+)
+def test_each_version_is_given_the_date_as_it_reads_it(server: Server, version: str, date: str) -> None:
+    server.begin(serves=version)
+    server.says(whole(**UNCHANGED_26_05))
+    assert client(server).jobs_since(f"{NOW - 7}@{NOW - 5}").jobs is None
+    assert [asked.query for asked in server.asked] == [f"update_time={date}"]
+
+
+def test_a_server_that_reads_no_date_of_ours_is_asked_for_everything(server: Server) -> None:
+    """What 24.11's v0.0.40 and v0.0.41 say to a bare number: Slurm's own words in a 422."""
+    refused = error(9202, "Unable to convert Data type", status=422)
+    server.script = lambda asked: refused if asked.query else whole(jobs=[], last_update=dated(NOW))
+    picture = client(server).jobs_since(f"{NOW - 7}@{NOW - 5}")
+    assert (picture.jobs, picture.mark) == ([], f"{NOW}@{NOW}")
 
 
 def test_22_05_is_asked_for_its_time_before_its_jobs(server: Server) -> None:
