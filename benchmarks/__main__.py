@@ -16,7 +16,7 @@ HERE, SAMPLES_HERE = "ledger-here", "samples-here"
 CURVES = "curves"  # rewrites a picture of docs/: only where it is asked for
 NAMES = (
     "parsing", "ingest", "samples", "poll", "door", "ledger", "push", "path", "quiet_logs", "ten_thousand",
-    "detection", "replay",
+    "detection", "replay", "lemons",
 )  # fmt: skip
 
 
@@ -32,6 +32,7 @@ def main(wanted: list[str]) -> int:
             detection,
             door,
             ledger,
+            lemons,
             parsing,
             path,
             polling,
@@ -48,6 +49,7 @@ def main(wanted: list[str]) -> int:
             "ledger": ledger.run, HERE: ledger.measure, "samples": samples.run,
             SAMPLES_HERE: samples.measure, "path": path.run, "quiet_logs": quiet_logs.run,
             "ten_thousand": ten_thousand.run, "detection": detection.run, "replay": replay.run,
+            "lemons": lemons.run,
             CURVES: detection.draw_curves,
         }  # fmt: skip
         figures = {name: every[name]() for name in wanted or NAMES}
