@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from recovery.core.policy import Acted, Load, Ruling, Traits, rule_on
+from recovery.core.policy import Acted, Load, Ruling, Traits, limits_of, rule_on
 from recovery.core.types import ActionKind, DecisionKind, Diagnosis, Mode, Outcome, PastFailure, Proposal
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -86,7 +86,8 @@ class Summary:
 
 def replay(rules: Mapping[str, Any], cases: Iterable[Recorded]) -> list[Replayed]:
     """The draft's ruling on each case. `rules` must have passed check_rules. Linear in the number of cases."""
-    worlds: dict[str, _World] = defaultdict(_World)
+    reach = max((limits_of(rule).window for rule in rules["rules"] if "limits" in rule), default=timedelta(0))
+    worlds: dict[str, _World] = defaultdict(lambda: _World(reach))
     found: list[Replayed] = []
     for case in sorted(cases, key=lambda case: (case.at, case.incident)):
         world = worlds[case.cluster]
@@ -103,7 +104,8 @@ def replay(rules: Mapping[str, Any], cases: Iterable[Recorded]) -> list[Replayed
 class _World:
     """What a cluster would look like to the policy: the actions of late, and each run's failures."""
 
-    def __init__(self) -> None:
+    def __init__(self, reach: timedelta) -> None:
+        self._reach = reach  # so far back the limits of rules look
         self._acted: deque[tuple[Acted, bool, tuple[str, ...]]] = deque()  # with whether by policy, nodes excluded
         self._failures: dict[int, list[tuple[int, PastFailure]]] = defaultdict(list)  # with the saves by then
 
@@ -115,14 +117,15 @@ class _World:
         ]
 
     def load(self, case: Recorded) -> Load:
-        while self._acted and case.at - self._acted[0][0].at > MEMORY:
+        while self._acted and case.at - self._acted[0][0].at > max(DAY, self._reach):
             self._acted.popleft()
         recent = [entry for entry in self._acted if case.at - entry[0].at < DAY]
+        limited = [acted for acted, by_policy, _ in self._acted if by_policy] if self._reach else []
         return Load(
             actions_last_hour=sum(case.at - acted.at <= HOUR for acted, _, _ in recent),
             excluded_nodes=len({node for _, _, nodes in recent for node in nodes}),
             total_nodes=case.total_nodes, failures_in_window=case.failures_beside, paused=False, paused_reason="",
-            acted=tuple(acted for acted, by_policy, _ in self._acted if by_policy), interrupts=case.interrupts,
+            acted=tuple(limited), interrupts=case.interrupts,
         )  # fmt: skip
 
     def note(self, case: Recorded, ruling: Ruling) -> None:

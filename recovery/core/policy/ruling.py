@@ -151,6 +151,8 @@ def _automatic(ruling: Ruling, case: _Case, *, breaker: Mapping[str, Any]) -> Ru
 def _least(rules: Mapping[str, Any], question: Question) -> tuple[Mapping[str, Any], tuple[PassedOver, ...]]:
     """The rule that decides. One that is matched by labels of the comment decides only where it goes less far."""
     found, passed = deciding_rule(rules, question)
+    if not question.traits.labels:
+        return found, passed
     plain, passed_plain = deciding_rule(rules, without_labels(question))
     if found != plain and _ORDER[Mode(found["mode"])] < _ORDER[Mode(plain["mode"])]:
         return found, passed
