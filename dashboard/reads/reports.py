@@ -16,7 +16,7 @@ from recovery.core.ledger.summary import Spread
 from recovery.core.ledger.words import GAP_LABELS
 from recovery.models import Cluster, IncidentCost
 from recovery.pipeline.report import Line, Report, report
-from recovery.selectors import Agreement, agreement
+from recovery.selectors import OpinionScore, opinion_score
 from recovery.selectors.ledger_reads import FILTERS, Window, dearest
 from recovery.selectors.scope import runs_of
 
@@ -57,7 +57,7 @@ class ReportPage:
     figures: Figures
     clocks: tuple[Clock, ...]
     dearest: tuple[IncidentCost, ...]
-    agreement: Agreement | None  # of an external diagnostic service with us
+    opinion_score: OpinionScore | None  # of an external diagnostic service with us
 
     @property
     def left_out(self) -> int:
@@ -122,5 +122,5 @@ def report_page(asked: Asked, *, now: datetime) -> ReportPage:
         figures=figures,
         clocks=tuple(Clock(label=GAP_LABELS[name], spread=figures.clocks[name]) for name in GAPS),
         dearest=tuple(dearest(asked.window, DEAREST, now=now)),
-        agreement=agreement(asked.window),
+        opinion_score=opinion_score(asked.window),
     )

@@ -34,7 +34,7 @@ class SecondOpinionShape(Shape):
     remedy = serializers.CharField()
 
 
-class AgreementShape(Shape):
+class OpinionScoreShape(Shape):
     """Cases that the service was asked about in the window, against our verdict at the moment of its answer."""
 
     asked = serializers.IntegerField()

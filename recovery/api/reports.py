@@ -20,7 +20,7 @@ from recovery.access import Permission
 from recovery.api.authentication import actor_of
 from recovery.api.base import DeskView
 from recovery.api.fields import Choice, Finite, RunRef, Shape
-from recovery.api.opinions import AgreementShape
+from recovery.api.opinions import OpinionScoreShape
 from recovery.api.parsing import EARLIEST, LARGEST_PAGE, LATEST, known_cluster, refuse_unknown
 from recovery.core.ledger import PRODUCTIVE, Category
 from recovery.core.ledger.figures import Figures
@@ -131,7 +131,7 @@ class ReportShape(Shape):
     groups = serializers.IntegerField(help_text="How many there are; `lines` has at most `limit` of them.")
     total = LineShape()
     lines = LineShape(many=True)
-    agreement = AgreementShape(
+    second_opinion = OpinionScoreShape(
         allow_null=True, help_text="Of an external diagnostic service with our verdicts; counted in no other figure."
     )
 
@@ -175,7 +175,7 @@ class Reports(DeskView):
         found, limit = ask(request)
         given = {
             "by": found.by, "since": found.window.start, "until": found.window.end, "groups": len(found.lines),
-            "total": found.total, "lines": found.lines[:limit], "agreement": selectors.agreement(found.window),
+            "total": found.total, "lines": found.lines[:limit], "second_opinion": selectors.opinion_score(found.window),
         }  # fmt: skip
         return Response(ReportShape(given).data)
 

@@ -30,9 +30,9 @@ from recovery.selectors.incident_reads import (
     recommendations,
 )
 from recovery.selectors.provider_reads import (
-    Agreement,
+    OpinionScore,
     ProviderStatus,
-    agreement,
+    opinion_score,
     provider_status,
     second_opinion,
 )
@@ -59,14 +59,13 @@ from recovery.selectors.sample_reads import MAX_POINTS, samples_for
 __all__ = [
     "EXECUTING",
     "MAX_POINTS",
-    "Agreement",
     "ClusterPicture",
     "IncidentDetail",
     "NotFound",
+    "OpinionScore",
     "ProviderStatus",
     "RunDetail",
     "RunFacts",
-    "agreement",
     "attempt",
     "attempt_detail",
     "attempts",
@@ -86,6 +85,7 @@ __all__ = [
     "needs_person",
     "node_events",
     "nodes",
+    "opinion_score",
     "overdue_limit_s",
     "overdue_s",
     "pictures_of",

@@ -57,7 +57,7 @@ def second_opinion(incident: Incident) -> SecondOpinion | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Agreement:
+class OpinionScore:
     """What the service said against what we said at that moment. Counts of cases; figures of our own are elsewhere."""
 
     asked: int
@@ -76,7 +76,7 @@ _ONLY = {
 }  # fmt: skip
 
 
-def agreement(window: Window) -> Agreement | None:
+def opinion_score(window: Window) -> OpinionScore | None:
     """Over the cases that were asked about in the window; None where none was, or a policy filters. One query."""
     if set(window.only) - set(_ONLY):
         return None
@@ -88,12 +88,12 @@ def agreement(window: Window) -> Agreement | None:
     return counted if counted.asked else None
 
 
-def _counted(opinions: Iterable[SecondOpinion]) -> Agreement:
+def _counted(opinions: Iterable[SecondOpinion]) -> OpinionScore:
     rows = list(opinions)
     answered = [row for row in rows if row.answered_at is not None]
     classes = [same_class(row.failure_class, row.our_class) for row in answered]
     restarts = [same_restart(row.restart, row.our_restart) for row in answered]
-    return Agreement(
+    return OpinionScore(
         asked=len(rows),
         answered=len(answered),
         named_class=sum(each is not None for each in classes),

@@ -75,4 +75,4 @@ def test_reports_count_its_agreement_apart(clients: dict[str, Client], question:
     page = text_of(clients["viewer"].get("/reports/?days=7"))
     assert "0 of 1 that it named" in page
     body = clients["viewer"].get("/api/v1/reports").json()
-    assert (body["agreement"]["answered"], body["agreement"]["same_restart"]) == (1, 0)
+    assert (body["second_opinion"]["answered"], body["second_opinion"]["same_restart"]) == (1, 0)

@@ -206,15 +206,15 @@ def test_agreement_is_counted_against_what_we_said_then(site: Site, desk: Desk, 
     desk.look()
     Incident.objects.update(failure_class="node_fault", restart="yes")
     window = Window(start=desk.now - timedelta(days=1), end=desk.now + timedelta(days=1), only={})
-    found = selectors.agreement(window)
+    found = selectors.opinion_score(window)
     assert found is not None
     assert (found.asked, found.answered, found.same_class, found.same_restart) == (1, 1, 0, 0)
     assert (found.named_class, found.named_restart) == (1, 1)
     cluster = incident.run.cluster.name
-    assert selectors.agreement(replace(window, only={"cluster": cluster, "user": incident.run.user})) == found
-    assert selectors.agreement(replace(window, only={"cluster": "elsewhere"})) is None
-    assert selectors.agreement(replace(window, only={"policy": 1})) is None
-    assert selectors.agreement(replace(window, runs=Run.objects.none())) is None
+    assert selectors.opinion_score(replace(window, only={"cluster": cluster, "user": incident.run.user})) == found
+    assert selectors.opinion_score(replace(window, only={"cluster": "elsewhere"})) is None
+    assert selectors.opinion_score(replace(window, only={"policy": 1})) is None
+    assert selectors.opinion_score(replace(window, runs=Run.objects.none())) is None
 
 
 def test_nothing_that_proposes_decides_or_acts_reads_it() -> None:
@@ -223,7 +223,7 @@ def test_nothing_that_proposes_decides_or_acts_reads_it() -> None:
     words = ("SecondOpinion", "second_opinion", "ProviderLane")
     readers = {str(file.relative_to(root)) for file in files if any(word in file.read_text() for word in words)}
     assert readers == {
-        "api/incidents.py", "api/opinions.py", "management/commands/tick.py",
+        "api/incidents.py", "api/opinions.py", "api/reports.py", "management/commands/tick.py",
         "models/__init__.py", "models/provider.py", "offline/asking.py", "pipeline/second_opinion.py",
         "selectors/__init__.py", "selectors/incident_reads.py", "selectors/provider_reads.py", "tasks.py",
     }  # fmt: skip
