@@ -11,6 +11,7 @@ from recovery.models.incident import Action, Agreement, Decision, Finding, Incid
 from recovery.models.job import Attempt, Job, Run
 from recovery.models.ledger import AttemptTrace, BlindSpell, IncidentCost, LedgerDay, LedgerEntry, RunLedger
 from recovery.models.measure import KernelLog, PushBatch, PushSender, PushToken, Reading, SourceHealth
+from recovery.models.notify import Channel, Delivery, Notice
 from recovery.models.policy import PolicyVersion, Promotion
 from recovery.models.progress import (
     Checkpoint,
@@ -36,9 +37,11 @@ __all__ = [
     "AuditChain",
     "BatchScript",
     "BlindSpell",
+    "Channel",
     "Checkpoint",
     "Cluster",
     "Decision",
+    "Delivery",
     "Event",
     "Examination",
     "Finding",
@@ -55,6 +58,7 @@ __all__ = [
     "Node",
     "NodeEvent",
     "NodeStrike",
+    "Notice",
     "Outbreak",
     "Outlook",
     "PolicyVersion",
