@@ -12,6 +12,7 @@ from recovery.slurm.base import HELD_BY_REQUEUE, NodeRecord, SlurmRefused
 
 # One word of Slurm's each. Flags come before base states: a job that is COMPLETING is so whatever it was before.
 _FLAGS: tuple[tuple[str, JobState], ...] = (
+    ("REVOKED", JobState.COMPLETED),  # another cluster of the federation runs it: nothing of it failed here
     ("COMPLETING", JobState.COMPLETING),
     ("STAGE_OUT", JobState.COMPLETING),
     ("REQUEUED", JobState.PENDING),

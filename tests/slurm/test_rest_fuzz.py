@@ -72,8 +72,8 @@ CALLS: dict[str, tuple[str, Callable[[RestClient], object]]] = {
     "update": ("update_done", lambda client: client.hold("4")),
     "cancel": ("cancel_ended", lambda client: client.cancel("2")),
 }
-# The oldest and the newest shape.
-VERSIONS = (("22.05", "v0.0.38"), ("26.05", "v0.0.45"))
+# The oldest shape, the newest, and one between.
+VERSIONS = (("22.05", "v0.0.38"), ("24.11", "v0.0.41"), ("26.05", "v0.0.45"))
 
 
 def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
