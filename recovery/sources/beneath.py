@@ -17,7 +17,8 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 
 SHOWN_CHARS = 110  # of a path in a sentence: two of them fit into 300 characters, which is what is stored
@@ -59,6 +60,16 @@ def open_file(path: str, *, roots: Sequence[str], setting: str) -> int:
 def open_folder(path: str, *, roots: Sequence[str], setting: str) -> int:
     """A descriptor to list the folder `path`. Raises Refused, NotThere."""
     return _open(path, roots=roots, setting=setting, folder=True)
+
+
+@contextmanager
+def opened_folder(path: str, *, roots: Sequence[str], setting: str) -> Iterator[int]:
+    """As open_folder, and closed at the end."""
+    at = open_folder(path, roots=roots, setting=setting)
+    try:
+        yield at
+    finally:
+        os.close(at)
 
 
 def _open(path: str, *, roots: Sequence[str], setting: str, folder: bool) -> int:
@@ -142,7 +153,7 @@ def _explained(error: OSError, path: str, here: str) -> Exception:
 
 def denied(path: str, here: str, bits: str) -> Refused:
     """The refusal with the exact command that gives this process `bits` (r, x, rx) of access to `here`."""
-    user, target = _account(), shlex.quote(here if here.isprintable() else show(here))
+    user, target = account(), shlex.quote(here if here.isprintable() else show(here))
     on_the_way = "" if here == path else f" on the way to {show(path)}"
     return Refused(
         f"Permission denied at {show(here)}{on_the_way}.",
@@ -159,7 +170,8 @@ def unreadable(error: OSError, path: str) -> Refused:
     )
 
 
-def _account() -> str:
+def account() -> str:
+    """Who we are, for remedies."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 HEAD_BYTES = 1024
 TAIL_BYTES = 256
-_INODE_BITS = 2**63 - 1
+INODE_BITS = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,7 @@ class Cursor:
 
 def inode_of(info: os.stat_result) -> int:
     """Some file systems use all 64 bits, tables hold 63."""
-    return info.st_ino & _INODE_BITS
+    return info.st_ino & INODE_BITS
 
 
 def continues(descriptor: int, info: os.stat_result, cursor: Cursor) -> bool:

@@ -13,10 +13,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from recovery.core.logs.lines import MAX_STEP
-from recovery.sources.beneath import NotThere, Refused, open_file, open_folder, unreadable
+from recovery.sources.beneath import NotThere, Refused, open_file, opened_folder, unreadable
 
 ROOTS_SETTING = "RECOVERY_LOG_ROOTS"
 MOST_FILES = 64  # of one pattern
@@ -65,20 +66,12 @@ def find_files(pattern: str, *, roots: Sequence[str]) -> Found:
 
 
 def _names(folder: str, roots: Sequence[str]) -> list[str]:
-    descriptor = open_folder(folder, roots=roots, setting=ROOTS_SETTING)
     try:
-        names: list[str] = []
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                if len(names) >= MOST_ENTRIES:
-                    break
-                if entry.name.isprintable():  # another can't be kept in a database
-                    names.append(entry.name)
-        return names
+        with opened_folder(folder, roots=roots, setting=ROOTS_SETTING) as at, os.scandir(at) as entries:
+            names = [entry.name for entry in islice(entries, MOST_ENTRIES)]
     except OSError as error:
         raise unreadable(error, folder) from None
-    finally:
-        os.close(descriptor)
+    return [name for name in names if name.isprintable()]  # another can't be kept in a database
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

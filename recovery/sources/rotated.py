@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from recovery.sources.beneath import NotThere, Refused, open_file, open_folder
-from recovery.sources.cursor import Cursor, continues, holds, inode_of
+from recovery.sources.beneath import NotThere, Refused, open_file, opened_folder
+from recovery.sources.cursor import INODE_BITS, Cursor, continues, holds, inode_of
 
 MOST_NEIGHBOURS = 10_000  # names in the folder of a log that are looked at
 MOST_COPIES = 64  # of those with a rotation's name that are opened
@@ -69,18 +69,12 @@ def _neighbours(path: str, roots: Sequence[str], setting: str) -> Iterator[tuple
     """Path and inode of what lies beside `path` and begins with its name."""
     folder, _, name = path.rpartition("/")
     try:
-        descriptor = open_folder(folder or "/", roots=roots, setting=setting)
-    except (NotThere, Refused):
-        return
-    try:
-        with os.scandir(descriptor) as entries:
+        with opened_folder(folder or "/", roots=roots, setting=setting) as at, os.scandir(at) as entries:
             for entry in itertools.islice(entries, MOST_NEIGHBOURS):
                 if entry.name.startswith(name) and entry.name != name:
-                    yield f"{folder}/{entry.name}", entry.inode() & (2**63 - 1)
-    except (OSError, ValueError):
+                    yield f"{folder}/{entry.name}", entry.inode() & INODE_BITS
+    except (NotThere, Refused, OSError):
         return
-    finally:
-        os.close(descriptor)
 
 
 def _inode_where(name: str, cursor: Cursor, roots: Sequence[str], setting: str, *, same_file: bool) -> int:

@@ -9,14 +9,13 @@ the file again afterwards: by root, by its owner, or through a group that may wr
 from __future__ import annotations
 
 import os
-import pwd
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from recovery.sources.beneath import NotThere, Refused, open_file, open_folder, show
+from recovery.sources.beneath import NotThere, Refused, account, open_file, opened_folder, show
 
 SETTING = "RECOVERY_CHECKPOINT_ROOTS"
 MEGATRON, DEEPSPEED = "latest_checkpointed_iteration.txt", "latest"
@@ -50,7 +49,7 @@ def read_tracker(folder: str, *, roots: Sequence[str]) -> Tracker | None:
             why_not = _why_not(folder, name, roots)
         except (Refused, NotThere, OSError):
             continue
-        return Tracker(folder=folder, name=name, content=content, writer=_account(), why_not=why_not)
+        return Tracker(folder=folder, name=name, content=content, writer=account(), why_not=why_not)
     return None
 
 
@@ -61,7 +60,7 @@ def write_tracker(tracker: Tracker, content: str, *, keep_as: str, roots: Sequen
     """
     if tracker.why_not:
         raise Refused(tracker.why_not, "")
-    with _folder(tracker.folder, roots) as at:
+    with opened_folder(tracker.folder, roots=roots, setting=SETTING) as at:
         old = os.stat(tracker.name, dir_fd=at, follow_symlinks=False)
         with suppress(FileExistsError):  # from a try that was killed
             _create(at, keep_as, tracker.content, like=old)
@@ -80,16 +79,16 @@ def _content(path: str, roots: Sequence[str]) -> str:
 
 def _why_not(folder: str, name: str, roots: Sequence[str]) -> str:
     """Why the service account can't replace the file so that its owner can write it again; "" where it can."""
-    with _folder(folder, roots) as at:
+    with opened_folder(folder, roots=roots, setting=SETTING) as at:
         info = os.stat(name, dir_fd=at, follow_symlinks=False)
         if os.geteuid() == 0:
             return ""
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=at, effective_ids=True):
-            return f"{_account()} may not write in {show(folder)}."
+            return f"{account()} may not write in {show(folder)}."
     shared = info.st_gid in {os.getegid(), *os.getgroups()} and info.st_mode & stat.S_IWGRP
     if info.st_uid == os.geteuid() or shared:
         return ""
-    return f"{show(name)} belongs to another user, who could not write it again if {_account()} replaced it."
+    return f"{show(name)} belongs to another user, who could not write it again if {account()} replaced it."
 
 
 def _create(at: int, name: str, content: str, *, like: os.stat_result) -> None:
@@ -104,19 +103,3 @@ def _create(at: int, name: str, content: str, *, like: os.stat_result) -> None:
             os.fchown(file.fileno(), -1, like.st_gid)
         os.fchmod(file.fileno(), stat.S_IMODE(like.st_mode) & 0o777)
         os.fsync(file.fileno())
-
-
-@contextmanager
-def _folder(path: str, roots: Sequence[str]) -> Iterator[int]:
-    at = open_folder(path, roots=roots, setting=SETTING)
-    try:
-        yield at
-    finally:
-        os.close(at)
-
-
-def _account() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())

@@ -7,15 +7,14 @@ the two ends: these folders lie on the file systems that training depends on.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
 
 from recovery.core.checkpoints import CheckpointLook
 from recovery.core.types import CheckpointState
-from recovery.sources.beneath import NotThere, Refused, open_folder, show, unreadable
+from recovery.sources.beneath import NotThere, Refused, opened_folder, show, unreadable
 from recovery.sources.checkpoints.layouts import LAYOUTS
 from recovery.sources.checkpoints.listing import Budget, Listing, list_checkpoint, list_files, read_small
 from recovery.sources.checkpoints.rules import Layout, Tracker
@@ -56,7 +55,7 @@ def scan_checkpoints(
     their files are not opened again.
     """
     try:
-        with _opened(directory, roots) as at:
+        with opened_folder(directory, roots=roots, setting=ROOTS_SETTING) as at:
             return _scan(at, directory, roots, newest, settled)
     except NotThere:
         return FolderScan(looks=(), tracker_step=None, error="", remedy="", missing=True)
@@ -68,15 +67,6 @@ def scan_checkpoints(
 
 def _failed(refused: Refused) -> FolderScan:
     return FolderScan(looks=(), tracker_step=None, error=refused.sentence, remedy=refused.remedy, missing=False)
-
-
-@contextmanager
-def _opened(directory: str, roots: Sequence[str]) -> Iterator[int]:
-    at = open_folder(directory, roots=roots, setting=ROOTS_SETTING)
-    try:
-        yield at
-    finally:
-        os.close(at)
 
 
 def _scan(at: int, directory: str, roots: Sequence[str], newest: int, settled: Mapping[str, str]) -> FolderScan:
