@@ -6,6 +6,7 @@ from django.urls import path, re_path
 
 from recovery.api.account import Me, TokenOne, Tokens
 from recovery.api.alarms import Alarms
+from recovery.api.audit import AuditExport, AuditState, Events
 from recovery.api.base import NoSuchAddress
 from recovery.api.clusters import ClusterOne, Clusters, Examine, Health, HealthDetails
 from recovery.api.diagnose import Diagnose
@@ -60,6 +61,9 @@ urlpatterns = [
     path("outbreaks", Outbreaks.as_view(), name="api-outbreaks"),
     path("outbreaks/<int:pk>", OutbreakOne.as_view(), name="api-outbreak"),
     path("outbreaks/<int:pk>/end", EndOutbreak.as_view(), name="api-end-outbreak"),
+    path("events", Events.as_view(), name="api-events"),
+    path("audit", AuditState.as_view(), name="api-audit"),
+    path("audit/export", AuditExport.as_view(), name="api-audit-export"),
     path("health", Health.as_view(), name="api-health"),
     path("health/details", HealthDetails.as_view(), name="api-health-details"),
     path("ingest", Ingest.as_view(), name="api-ingest"),

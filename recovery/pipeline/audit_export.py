@@ -39,14 +39,17 @@ class Unfit(Exception):
 # --- export ----------------------------------------------------------------------------------------------------------
 
 
-def lines(*, after: int = 0, through: int | None = None) -> Iterator[str]:
-    """The sealed events with a greater id than `after`, up to `through`, each line with its end. Raises Unfit.
+def lines(*, after: int = 0, through: int | None = None, limit: int | None = None) -> Iterator[str]:
+    """The sealed events with a greater id than `after`, up to `through`, at most `limit`, each line with its end.
 
-    It stops with Unfit where an event or its seal is missing: half a chain must not look like a whole one.
+    Raises Unfit where an event or its seal is missing: half a chain must not look like a whole one.
     """
     chain = audit_chain.the_chain()
     here = _link_at(after, chain)
     last = min(chain.sealed_id, through if through is not None else chain.sealed_id)
+    if limit is not None:
+        beyond = Seal.objects.filter(pk__gt=here.id, pk__lte=last).order_by("pk").values_list("pk", flat=True)[limit:]
+        last = min(last, beyond[0] - 1) if beyond[:1] else last
     yield _line({"continues": {"id": here.id, "number": here.number, "digest": here.digest}})
     count = 0
     while batch := list(Seal.objects.filter(pk__gt=here.id, pk__lte=last).order_by("pk")[:BATCH]):

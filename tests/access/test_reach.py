@@ -128,7 +128,7 @@ def test_no_address_of_the_api_tells_of_something_foreign(foreign: Foreign, else
             answer = api.ask(method, route.replace("<int:pk>", str(foreign.rows[kind].pk)), _body(method))
             assert (answer.status, answer.error["code"]) == (404, "not_found"), route
             asked += 1
-        elif method == "GET" and "<int:pk>" not in route and route != "openapi.json":
+        elif method == "GET" and "<int:pk>" not in route and route not in ("openapi.json", "audit/export"):
             answer = api.get(route)
             assert answer.status == 200, route
             assert not [secret for secret in foreign.secrets if secret in str(answer.body)], route

@@ -43,8 +43,8 @@ class Api:
     def ask(self, method: str, path: str, data: Any = None, **kwargs: Any) -> Answer:
         body = {"data": data, "content_type": "application/json"} if data is not None else {}
         found = getattr(self.client, method.lower())(f"/api/v1/{path}", **body, **kwargs)
-        is_csv = found.headers["Content-Type"].startswith("text/csv")
-        return Answer(found.status_code, found.content.decode() if is_csv else found.json(), found.headers)
+        is_text = found.headers["Content-Type"].startswith(("text/csv", "application/x-ndjson"))
+        return Answer(found.status_code, found.content.decode() if is_text else found.json(), found.headers)
 
     def get(self, path: str, **kwargs: Any) -> Answer:
         return self.ask("get", path, **kwargs)
