@@ -13,7 +13,7 @@ from recovery.core.logs import blocks, generic, heard
 from recovery.core.logs.columns import Recipe
 from recovery.core.logs.cut import LogBytes, line_at, told_by
 from recovery.core.logs.formats import FORMATS
-from recovery.core.logs.lines import MAX_RANK, SHOWN_CHARS, CleanLine, clean
+from recovery.core.logs.lines import MAX_RANK, SHOWN_CHARS, CleanLine, clean, printable
 from recovery.core.logs.marks import Mark, Memory
 from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.logs.ranks import NOWHERE, Place, RankMap
@@ -133,7 +133,7 @@ class LogParser:
     def _by_recipe(self, recipe: Recipe, read: LogBytes, start: int, index: int, shape: bytes) -> Signal | None:
         """The progress that a line reports; None where it has to be read like any other."""
         trainer, columns, layout, failures = recipe
-        shown = read.data[start : start + len(shape)].decode("ascii").rstrip()
+        shown = printable(read.data[start : start + len(shape)].decode("ascii")).rstrip()
         text = shown[layout.start :]
         values = columns.values(text)
         if values is None:

@@ -93,7 +93,7 @@ class InColumns(Format):
 
 
 class Recipe(NamedTuple):
-    """How to read a progress line of which all is known but its digits, in plain ASCII.
+    """How to read a progress line of which all is known but its digits, in ASCII, with colours or not.
 
     `failures`: what must not be found in it, else it says more than progress.
     """

@@ -125,7 +125,7 @@ class Sieve:
             return found
         bar = self._find(cleaned.before, task=None, bar=None) if cleaned.before else None
         found = self._find(cleaned.text, task=cleaned.task, bar=bar)
-        plain = raw.isascii() and raw.isprintable()
+        plain = raw.isascii() and "\r" not in raw
         found = replace(found, layout=cleaned.layout, recipe=_recipe(found, cleaned) if plain else None)
         if len(raw) <= LONGEST:
             if len(self._known) >= MOST_SHAPES:

@@ -53,10 +53,11 @@ def test_the_places_are_those_of_any_other_digits(text: str, chance: random.Rand
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=6), SEEDS)
+@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=6), SEEDS, st.sampled_from(["", "\x1b[31m", "\0", "\t"]))
 def test_lines_of_a_known_shape_say_what_they_say_when_read_with_patterns(
-    lines: list[str], chance: random.Random
+    lines: list[str], chance: random.Random, noise: str
 ) -> None:
+    lines = [line.replace(" ", f" {noise}", 2) + noise for line in lines]
     fast(*lines)
     others = [other_digits(line, chance) for line in lines]
     assert fast(*others) == slowly("\n".join(others).encode(), own=False)
