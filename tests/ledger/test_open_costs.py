@@ -45,11 +45,11 @@ def a_stop(*, held: bool = False, number: int = 0, **fields: object) -> Incident
 def charged(incident: Incident, *, now: datetime) -> tuple[object, ...]:
     window = Window(start=EPOCH, end=now, only={"run": incident.run_id})
     ((_, values),) = costs_by(window, "run", CHARGES, now=now)
-    return values
+    return tuple(values)
 
 
 def stored(incident: Incident) -> tuple[object, ...]:
-    return IncidentCost.objects.values_list(*CHARGES).get(pk=incident.pk)
+    return tuple(IncidentCost.objects.values_list(*CHARGES).get(pk=incident.pk))
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["gone", "held"])
