@@ -24,7 +24,8 @@ NUMBERS = ("restart_count", "elapsed_s", "time_limit_s")
 @csrf_exempt  # what is too long must be refused before anything of it is read; then the form is protected as all are
 @require_http_methods(["GET", "POST"])
 def diagnose(request: HttpRequest) -> HttpResponseBase:
-    if int(request.META.get("CONTENT_LENGTH") or 0) > MOST_BYTES + FORM_BYTES:
+    length = str(request.META.get("CONTENT_LENGTH") or "0")
+    if not length.isdigit() or int(length) > MOST_BYTES + FORM_BYTES:
         return _too_long(request)
     return _diagnose(request)
 
