@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.simulated import curves, tails
 from benchmarks.simulated.score import Play, figures, fleet
 
-SEED, JOBS = 1, 1500
+SEED, JOBS = 1, 400
 TAILS = 1000
 
 
