@@ -18,6 +18,9 @@ from recovery.sources.find_logs import MOST_ENTRIES, FoundLog, FoundLogs, find_l
 
 LONGEST_PATH = 1000  # what the table holds; a longer one is cut, and not found
 MOST_FILES = 512  # of one attempt
+MOST_FOLLOWED = 2000  # of one attempt in its whole life, and folders: who makes new files for ever fills no table
+MOST_FOLDERS = 100  # whose marks are kept; where a pattern looks into more, it is looked up at each look
+TOO_MANY = f"More than {MOST_FOLLOWED} log files came up in this attempt: newer ones are not read."
 CLOCKS_S = 60  # so far apart the clocks of nodes, file server and scheduler may be
 NO_FILE = "The job writes no log file that Slurm knows of."
 NAME_ONE = 'Submit it with an output file, or name one in the comment: {"recovery": {"log": "/path/%x-%j.out"}}.'
@@ -64,8 +67,14 @@ def _named(patterns: Sequence[LogPattern], started_at: datetime | None) -> LogFi
         trouble="" if refused is None else refused.sentence,
         remedy="" if refused is None else refused.remedy,
         missing="" if files else patterns[0].text[:LONGEST_PATH],
-        marks={folder: mark for found in every for folder, mark in found.marks.items() if len(folder) <= LONGEST_PATH},
+        marks=_marks(every),
     )
+
+
+def _marks(every: Sequence[FoundLogs]) -> dict[str, str]:
+    """Of the folders that were listed. Of too many the first alone, with the mark that no folder has."""
+    marks = {folder: mark for found in every for folder, mark in found.marks.items() if len(folder) <= LONGEST_PATH}
+    return marks if len(marks) <= MOST_FOLDERS else {next(iter(marks)): ""}
 
 
 def _left_out(patterns: Sequence[LogPattern], every: Sequence[FoundLogs], count: int) -> str:

@@ -26,6 +26,8 @@ from recovery.sources.metrics_files import find_files, read_cycles, read_iterati
 KEYS = ("metrics", "nvrx_iteration_file", "nvrx_cycle_dir")
 MEMORY = "metrics"  # within what the parser of the attempt remembers
 PASSES = 4
+MOST_FILES = 500  # of one attempt in its whole life
+TOO_MANY = f"More than {MOST_FILES} metrics files came up in this attempt: newer ones are not read."
 _AT_WORK = frozenset({Phase.TRAINING, Phase.SAVING, Phase.EVALUATING})
 
 
@@ -51,6 +53,9 @@ def read_metrics(attempt: Attempt, *, now: datetime) -> SourceRead:
     known = {row.path: row for row in LogFile.objects.filter(attempt=attempt, path__in=found.paths)}
     reading = _Reading(attempt, now)
     for path in found.paths:
+        if path not in memory and len(memory) >= MOST_FILES:
+            reading.trouble, reading.remedy = TOO_MANY, "Name fewer by `metrics`, or write on in the same."
+            continue
         reading.follow(known.get(path) or new_row(attempt, path), memory.setdefault(path[:1000], {}))
     return SourceRead(
         signals=(*within_life(reading.signals, attempt, now), *_nvrx(attempt, memory)),

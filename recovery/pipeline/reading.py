@@ -23,7 +23,7 @@ from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.phases import next_phase
 from recovery.core.types import JobState, Phase, Sample, Signal, SignalKind
 from recovery.models import Attempt, LogFile
-from recovery.pipeline.log_files import log_files, new_row
+from recovery.pipeline.log_files import MOST_FOLLOWED, TOO_MANY, log_files, new_row
 from recovery.pipeline.source_read import SourceRead, nothing
 from recovery.sources.cursor import Cursor
 from recovery.sources.find_logs import FoundLog
@@ -106,18 +106,24 @@ def read_attempt(
     parser = LogParser(utc_offset=offset, nodes=attempt.nodes, own=own, memory=attempt.parser_memory)
     files = log_files(attempt)
     look.trouble, look.remedy, look.missing = files.trouble, files.remedy, files.missing
+    left_out, room = files.left_out, MOST_FOLLOWED - len(known)
     for log in files.files:
         if _is_full(look):
             look.more = True
             break
-        row = known.get(log.path) or new_row(attempt, log.path)
+        row = known.get(log.path)
+        if row is None:
+            if room <= 0:
+                left_out = TOO_MANY
+                continue
+            row, room = new_row(attempt, log.path), room - 1
         if _read_file(look, row, log, parser, now=now, read=read):
             memory = copy.deepcopy(parser.memory)
             ahead = LogParser(utc_offset=offset, nodes=attempt.nodes, own=own, memory=memory)
             _look_ahead(look, row, ahead)
     for number, (folder, mark) in enumerate(files.marks.items()):
         row = known.get(folder) or LogFile(attempt=attempt, path=folder)
-        _note_folder(look, row, mark, error="" if number else files.left_out[:300])
+        _note_folder(look, row, mark, error="" if number else left_out[:300])
     attempt.parser_memory = parser.memory
     look.signals = _dated(_own(look.signals, attempt), attempt, now)
     before = json.dumps(attempt.parser_memory) if sources else ""

@@ -12,6 +12,7 @@ import pytest
 
 from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Attempt, LogFile, Sample
+from recovery.pipeline import log_files as module
 from recovery.pipeline import reading
 from recovery.pipeline.ingest import positions, store_looks
 from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
@@ -106,6 +107,30 @@ def test_files_that_are_left_out_are_said_and_blind_nobody(
     (tmp_path / "r2.out").unlink()
     ingest(made, now=ago(-30))
     assert LogFile.objects.get(path=str(tmp_path)).error == ""
+
+
+def test_a_job_that_makes_new_files_for_ever_fills_no_table(
+    attempt: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST_FOLLOWED", 5)
+    made = attempt(f"{tmp_path}/r*.out")
+    for look in range(4):
+        for old in tmp_path.glob("*.out"):
+            old.unlink()
+        write(tmp_path, **{f"r{look}{number}": "step 1 loss 2\n" for number in range(3)})
+        ingest(made, now=ago(30 - look))
+    assert LogFile.objects.count() <= 5 + 1  # and the folder
+    assert LogFile.objects.get(path=str(tmp_path)).error.startswith("More than ")
+
+
+def test_of_a_pattern_that_looks_into_more_folders_than_are_kept_none_is_taken_for_quiet(
+    attempt: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_FOLDERS", 3)
+    made = attempt(f"{tmp_path}/*/*.out")
+    for number in range(5):
+        (tmp_path / f"d{number}").mkdir()
+    assert list(log_files(made).marks.values()) == [""]
 
 
 def test_many_logs_full_of_progress_are_read_over_several_looks(

@@ -12,7 +12,7 @@ from django.db import OperationalError
 
 from recovery.core.types import FailureClass, FindingKind, JobState
 from recovery.models import Attempt, Cluster, Incident, LogFile, PushBatch, PushSender, PushToken, Sample, Signal
-from recovery.pipeline import ingest, push
+from recovery.pipeline import ingest, metrics_source, push
 from tests.pipeline.conftest import Desk
 
 
@@ -257,6 +257,19 @@ def test_workers_that_nvrx_started_anew_are_no_hang_before_their_first_step(desk
     desk.slurm.end("1", JobState.FAILED, exit_code=1)
     desk.tick_until(lambda: Incident.objects.exclude(failure_class="").exists())
     assert desk.incident.failure_class == FailureClass.USER_CODE  # what NVRx had dealt with did not end the job
+
+
+def test_metrics_files_that_come_up_for_ever_fill_no_table(
+    desk: Desk, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_source, "MOST_FILES", 4)
+    metrics_job(desk, metrics=f"{tmp_path}/m-*.jsonl")
+    for look in range(4):
+        for number in range(3):
+            (tmp_path / f"m-{look}-{number}.jsonl").write_text('{"step": 1}\n')
+        desk.tick()
+    assert LogFile.objects.count() <= 4
+    assert len(desk.attempt.parser_memory["metrics"]) <= 4
 
 
 def test_who_counts_further_and_falls_silent_makes_no_hang_of_a_job_whose_log_goes_on(desk: Desk) -> None:
