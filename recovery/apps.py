@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.db.models.signals import post_migrate
 
 from recovery.core.diagnose.catalogue import CatalogueError, set_site_rules
 
@@ -16,8 +19,14 @@ class RecoveryConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("recovery.checks")  # registers them; it reads models, so it can't be imported earlier
+        post_migrate.connect(guard_tables, sender=self)
         if settings.SIGNATURES:
             read_site_rules(settings.SIGNATURES)
+
+
+def guard_tables(using: str, **_: Any) -> None:
+    """Append-only tables have their triggers after each `migrate`, whatever it or anybody did to them."""
+    import_module("recovery.migrations.0002_append_only_events").complete(connections[using])
 
 
 def read_site_rules(path: str) -> None:

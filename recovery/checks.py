@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,10 @@ from django.core.checks import CheckMessage, Error, Info, Tags, Warning, registe
 from django.db import DatabaseError, connection, connections
 from django.db.models import Model
 
-from recovery.models import Cluster, Event, PolicyVersion
+from recovery.models import Cluster, Event
 
 LONGEST_CHAIN = 7  # scheduler calls in one look at a case: three changes for an exclusion, and a read around each
 ROOTS = {"RECOVERY_LOG_ROOTS": "LOG_ROOTS", "RECOVERY_CHECKPOINT_ROOTS": "CHECKPOINT_ROOTS"}
-APPEND_ONLY: tuple[type[Model], ...] = (Event, PolicyVersion)
 
 Apps = Sequence[AppConfig] | None
 
@@ -145,15 +145,17 @@ def audit_trail_is_guarded(
     app_configs: Apps, *, databases: Sequence[str] | None, **kwargs: Any
 ) -> Iterator[CheckMessage]:
     """W010: a warning, not an error, so that `migrate` can still repair it."""
+    guards = import_module("recovery.migrations.0002_append_only_events")
     for alias in databases or ():
-        for model in APPEND_ONLY:
-            if _has_table(alias, model) and not _has_triggers(alias, model._meta.db_table):
-                yield Warning(
-                    f"Rows of {model._meta.db_table} can be changed and deleted: its triggers are missing.",
-                    hint="Run `manage.py migrate`; where that changes nothing, `manage.py migrate recovery 0001` and "
-                    "`manage.py migrate` make them anew without touching a row.",
-                    id="recovery.W010",
-                )
+        if not _has_table(alias, Event):
+            continue
+        for table in guards.missing(connections[alias]):
+            yield Warning(
+                f"Rows of {table} can be changed and deleted: its triggers are missing.",
+                hint="Run `manage.py migrate`, which makes them anew without touching a row, then `manage.py "
+                "verify_audit`; and find out who removed them.",
+                id="recovery.W010",
+            )
 
 
 def _has_table(alias: str, model: type[Model]) -> bool:
@@ -162,14 +164,3 @@ def _has_table(alias: str, model: type[Model]) -> bool:
         return model._meta.db_table in connections[alias].introspection.table_names()
     except DatabaseError:
         return False
-
-
-def _has_triggers(alias: str, table: str) -> bool:
-    catalogue = {
-        "sqlite": "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s",
-        "postgresql": "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D' "
-        "AND tgrelid = %s::regclass",
-    }
-    with connections[alias].cursor() as cursor:
-        cursor.execute(catalogue[connections[alias].vendor], [table])
-        return bool(cursor.fetchone()[0] >= 2)
