@@ -39,8 +39,8 @@ PROVIDER = provider(
         url=env_str("RECOVERY_PROVIDER_URL"),
         timeout_s=env_float("RECOVERY_PROVIDER_TIMEOUT_S", 30, least=1),
         per_hour=int(env_float("RECOVERY_PROVIDER_PER_HOUR", 20, least=1)),
-        token_file=env_str("RECOVERY_PROVIDER_TOKEN_FILE"),  # the path: it is read for each question
-        ca_file=env_str("RECOVERY_PROVIDER_CA_FILE"),
+        token_file=env_str("RECOVERY_PROVIDER_TOKEN_PATH"),  # the path: it is read for each question
+        ca_file=env_str("RECOVERY_PROVIDER_CA_PATH"),
     ),
     hosts=env_list("RECOVERY_PROVIDER_HOSTS", []),
     lease_s=LEASE_S,

@@ -46,8 +46,10 @@ class Server:
         return cls(name=name, **{**get, "url": get["url"].rstrip("/")})
 
     def option(self, key: str) -> str:
-        """How its setting is called; one that comes from the environment is written in capitals."""
-        return f"{self.name}_{key.upper() if self.name.isupper() else key}"
+        """How its setting is called: of a cluster `loki_ca_file`; of the environment in capitals, where `…_FILE` has a
+        meaning of its own (recovery/env.py): `RECOVERY_PROVIDER_CA_PATH`.
+        """
+        return f"{self.name}_{key.upper().replace('_FILE', '_PATH') if self.name.isupper() else key}"
 
 
 def ask(

@@ -60,7 +60,7 @@ def test_a_service_that_refuses_is_degraded_and_the_verdict_stands(site: Site, l
     text = run("diagnose", str(log), "--ask-provider")
     assert "user_code" in text
     assert "Degraded: built-in rules only." in text
-    assert "RECOVERY_PROVIDER_TOKEN_FILE" in text
+    assert "RECOVERY_PROVIDER_TOKEN_PATH" in text
 
 
 def test_evaluate_keeps_the_two_apart(site: Site, tmp_path: Path) -> None:
