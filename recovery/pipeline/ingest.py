@@ -23,6 +23,7 @@ from recovery.pipeline.reading import ALL_RANKS, Look
 from recovery.pipeline.samples import store_samples
 
 MOST_FAILURES = 5000  # failure lines of one attempt that are kept
+MOST_MARKS = 1000  # saves, loads, … of one kind and attempt that are kept of one look
 
 # The columns that this stage writes; poll writes the others of the same row, at the same time perhaps.
 OWN_FIELDS = (
@@ -103,7 +104,18 @@ def _signal_rows(looks: Sequence[Look], *, now: datetime) -> list[SignalRow]:
         for s in look.signals
         if s.kind is not SignalKind.PROGRESS
     ]  # fmt: skip
-    return _without_floods(rows)
+    return _without_floods(_newest_marks(rows))
+
+
+def _newest_marks(rows: list[SignalRow]) -> list[SignalRow]:
+    """Of each kind of mark the newest of a look: they say where it stands, and no training saves so often."""
+    seen: Counter[tuple[int, str]] = Counter()
+    kept = []
+    for row in reversed(rows):
+        seen[row.attempt_id, row.kind] += 1
+        if row.kind == SignalKind.FAILURE or seen[row.attempt_id, row.kind] <= MOST_MARKS:
+            kept.append(row)
+    return kept[::-1]
 
 
 def _without_floods(rows: list[SignalRow]) -> list[SignalRow]:

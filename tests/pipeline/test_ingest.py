@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from recovery.models import Attempt, Sample, Signal
+from recovery.pipeline import ingest
 from tests.pipeline.conftest import ECC, Desk
 
 
@@ -32,6 +35,15 @@ def test_a_load_line_without_a_time_was_written_no_later_than_the_first_dated_li
     desk.tick()
     assert Signal.objects.get(kind="loaded").at == written
     assert Attempt.objects.get().restored_at == written
+
+
+def test_a_flood_of_saves_is_bounded_and_the_newest_stay(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "MOST_MARKS", 3)
+    desk.submit()
+    desk.start()
+    desk.say(*(f"saving checkpoint at iteration {step:7d} to /ckpt in torch_dist format" for step in range(50)))
+    desk.tick()
+    assert list(Signal.objects.filter(kind="save_started").values_list("step", flat=True)) == [47, 48, 49]
 
 
 def test_progress_counts_from_when_it_was_read_so_that_a_wrong_clock_is_no_silence(desk: Desk) -> None:
