@@ -9,7 +9,8 @@ from typing import Any
 from django.db import transaction
 
 from recovery.access import Actor
-from recovery.models import Event, Incident
+from recovery.core.notices import KIND_OF_EVENT, SEVERITY
+from recovery.models import Event, Incident, Notice
 from recovery.models.incident import Action
 from recovery.origin import current
 
@@ -30,6 +31,8 @@ def record(
     """Append one event. Refuses outside a transaction: an event without its change, or the reverse, would be a lie."""
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError(f"{verb} was to be recorded outside a transaction.")
+    cluster = int(str(subject_id)) if subject_kind == "cluster" else None
+    _tell(verb, at=at, incident_id=incident_id, cluster_id=cluster, reason=reason, channels=data.get("to", ()))
     return Event.objects.create(
         at=at,
         actor_kind=actor.kind,
@@ -45,6 +48,18 @@ def record(
         reason=reason[:500],
         data=data,
     )
+
+
+def _tell(
+    verb: str, *, at: datetime, incident_id: int | None, cluster_id: int | None, reason: str, channels: Sequence[str]
+) -> None:
+    """Write a notice with a change that people may have to be told of: it is lost with it, or kept with it."""
+    kind = KIND_OF_EVENT.get(verb)
+    if kind is not None:
+        Notice.objects.create(
+            at=at, kind=kind, severity=SEVERITY[kind], incident_id=incident_id, cluster_id=cluster_id,
+            subject=reason[:300], channels=list(channels),
+        )  # fmt: skip
 
 
 def record_all(

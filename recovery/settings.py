@@ -11,7 +11,18 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 
 from recovery.core import lifecycle, opinion, types, words
-from recovery.env import broker, database, env_bool, env_float, env_list, env_rate, env_str, env_zone, provider
+from recovery.env import (
+    broker,
+    database,
+    env_bool,
+    env_float,
+    env_list,
+    env_rate,
+    env_str,
+    env_zone,
+    mail_server,
+    provider,
+)
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env_str("RECOVERY_DATA_DIR", str(BASE_DIR / "var"))).absolute()
@@ -197,6 +208,14 @@ SPECTACULAR_SETTINGS = {
         "Examined": list(words.EXAMINED_WORDS),
     },
 }
+
+# --- Telling people (docs/notifications.md) ---------------------------------------------------------------------------
+ADDRESS = env_str("RECOVERY_ADDRESS", "http://localhost:8000" if DEBUG else "")  # of this desk, for links in messages
+WEBHOOK_CA_FILE = env_str("RECOVERY_WEBHOOK_CA_FILE")
+DEFAULT_FROM_EMAIL = env_str("RECOVERY_MAIL_FROM", "recovery-desk@localhost")
+EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER, EMAIL_HOST_PASSWORD, EMAIL_USE_TLS, EMAIL_USE_SSL = mail_server(
+    env_str("RECOVERY_MAIL_URL", "smtp://localhost:25")
+)
 
 # --- Celery ----------------------------------------------------------------------------------------------------------
 CELERY_BROKER_URL, CELERY_BROKER_TRANSPORT_OPTIONS = broker(env_str("REDIS_URL", "redis://127.0.0.1:6379/0"))

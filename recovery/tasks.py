@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
 
 from celery import Task, shared_task
 from django.conf import settings
@@ -10,7 +13,7 @@ from kombu.exceptions import OperationalError
 
 from recovery.doctor import stored as examinations
 from recovery.models import Cluster
-from recovery.pipeline import account, audit_chain, measure, reconcile, second_opinion, upkeep, watch
+from recovery.pipeline import account, audit_chain, measure, notices, reconcile, second_opinion, upkeep, watch
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.registry import client_for
 
@@ -26,19 +29,11 @@ def tick() -> None:
     """Wake a worker for everything that is due. Sent twice, or lost, it changes nothing but the moment."""
     now = reconcile.utc_now()
     due = reconcile.due(now)
+    notices.route(now=now)
     expires = settings.WAKE_EXPIRES_S
-    for pk in examinations.due(now):
-        examine_cluster.apply_async((pk,), expires=expires)
-    for pk in upkeep.due(now):
-        keep_tables.apply_async((pk,), expires=expires)
-    for pk in audit_chain.due(now):
-        keep_audit_chain.apply_async((pk,), expires=expires)
-    for pk in measure.due(now):
-        measure_source.apply_async((pk,), expires=expires)
-    for pk in second_opinion.due(now):
-        ask_provider.apply_async((pk,), expires=expires)
-    for keys in account.due(now):
-        watch_ledgers.apply_async((keys,), expires=expires)
+    for what_is_due, task in LANES:
+        for key in what_is_due(now):
+            task.apply_async((key,), expires=expires)
     for pk in due.clusters:
         watch_cluster.apply_async((pk,), expires=expires)
     for keys in due.batches:
@@ -46,6 +41,11 @@ def tick() -> None:
     for pk in due.incidents:
         work_on_incident.apply_async((pk,), expires=expires)
     reconcile.review_fleet(now=now)
+
+
+@shared_task(name="recovery.deliver_notices")
+def deliver_notices(pk: int) -> None:
+    notices.deliver(pk, clock=reconcile.utc_now)
 
 
 @shared_task(name="recovery.watch_cluster")
@@ -109,3 +109,15 @@ def _wake(task: Task[..., None], pk: int) -> None:
         task.apply_async((pk,), expires=3 * settings.TICK_S, retry=False)
     except (OperationalError, OSError) as error:
         log.warning("The broker is not reachable (%s): %s(%s) waits for the next tick.", error, task.name, pk)
+
+
+# Rows that one worker at a time works on: what is due now, and the task that takes one of them.
+LANES: tuple[tuple[Callable[[datetime], Iterable[Any]], Task[..., None]], ...] = (
+    (examinations.due, examine_cluster),
+    (upkeep.due, keep_tables),
+    (audit_chain.due, keep_audit_chain),
+    (measure.due, measure_source),
+    (second_opinion.due, ask_provider),
+    (account.due, watch_ledgers),
+    (notices.due, deliver_notices),
+)

@@ -14,6 +14,7 @@ from recovery.core.policy.match import DAYS, NAMES, RANGES, clock
 from recovery.core.types import ActionKind, FailureClass, Mode
 
 APPROVER_ROLES = ("approver", "policy_admin", "admin")  # of recovery/models/access.py: those that may decide
+SEVERITIES = ("info", "warning", "decision", "urgent")  # recovery/core/notices.py
 LONGEST_NAME = 100
 LONGEST_PATTERN = 200
 MOST_RULES = 500
@@ -269,6 +270,9 @@ _FREEZE = {
     "name": _NAME, "from": _moment, "to": _moment, "clusters": _list_of(_PATTERN, "names of clusters", least=1),
     "override": _one_of(APPROVER_ROLES),
 }  # fmt: skip
+_ROUTE = {
+    "to": _list_of(_NAME, "channels", least=1), "severity": _one_of(SEVERITIES), "classes": _classes, "match": _MATCH,
+}  # fmt: skip
 _DEFAULT_RULE = {key: _RULE[key] for key in ("mode", "approval", "expires_after_s", "on_expiry", "escalate")}
 _NEEDED = ("rules", "default", "breaker", "expires_after_s")
 _TOP = {
@@ -276,6 +280,7 @@ _TOP = {
     "default": _object(_DEFAULT_RULE, required=("mode",)),
     "breaker": _object(_BREAKER, required=tuple(_BREAKER)),
     "freezes": _list_of(_freeze, "freezes"),
+    "notify": _list_of(_object(_ROUTE, required=("to",)), "routes"),
     "expires_after_s": _EXPIRES,
     LOG_PATTERN: _pattern_of_logs,
     AVOID_SUSPECTS: _must(lambda value: isinstance(value, bool), "true or false"),

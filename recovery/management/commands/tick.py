@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand
 
 from recovery.core.speech import counted
 from recovery.doctor import stored as examinations
-from recovery.pipeline import audit_chain, measure, reconcile, second_opinion, upkeep
+from recovery.pipeline import audit_chain, measure, notices, reconcile, second_opinion, upkeep
 from recovery.tasks import client_of
 
 
@@ -27,6 +27,9 @@ class Command(BaseCommand):
             upkeep.keep(pk, clock=reconcile.utc_now)
         for pk in audit_chain.due(reconcile.utc_now()):
             audit_chain.keep(pk, clock=reconcile.utc_now)
+        notices.route(now=reconcile.utc_now())
+        for pk in notices.due(reconcile.utc_now()):
+            notices.deliver(pk, clock=reconcile.utc_now)
         seen = [
             counted(len(keys), word)
             for keys, word in ((done.clusters, "cluster"), (done.attempts, "attempt"), (done.incidents, "incident"))
