@@ -43,11 +43,16 @@ def _context(request: DeskRequest) -> dict[str, Any]:
         "manages": manages,
         "scopes": Scope.choices if manages else (),
         "role_choices": Role.choices if manages else (),
-        "roles": [
-            (role, [p.sentence for p in Permission if p in granted]) for role, granted in ROLE_PERMISSIONS.items()
-        ],
+        "roles": [(Role(role), _sentences(Role(role))) for role in ROLE_PERMISSIONS],
         "place": "admin",
     }
+
+
+def _sentences(role: Role) -> list[str]:
+    """What it may; a training user's scope is part of what the role is."""
+    if role is Role.OWNER:
+        return ["see their own runs", "decide on them where the policy says so"]
+    return [permission.sentence for permission in Permission if permission in ROLE_PERMISSIONS[role]]
 
 
 def _members() -> QuerySet[Membership]:

@@ -176,7 +176,7 @@ def test_the_page_says_up_to_where_the_trail_was_verified_and_names_the_first_ba
     assert "Not verified yet" in read("/audit/")
     events = [make_event() for _ in range(3)]
     audit_chain.verify(now=ago(120))
-    assert f"Verified up to event {events[2].pk} <time" in read("/audit/")
+    assert f"Verified up to event {events[2].pk}, <time" in read("/audit/")
     break_in("UPDATE recovery_event SET reason = 'another' WHERE id = %s", events[1].pk)
     audit_chain.verify(now=ago(0))
     page = read("/audit/")
