@@ -53,6 +53,7 @@ def page(permission: Permission = Permission.VIEW, *, of: type[Model] | None = N
             response.headers.setdefault("Cache-Control", "no-store")  # nothing is left behind after the log-out
             return response
 
+        vars(wrapped)["of"] = of  # for a test that no address is forgotten
         return wrapped
 
     return decorate

@@ -19,6 +19,7 @@ from recovery.api.permissions import Access
 from recovery.doctor import Group, Report, State
 from recovery.doctor.stored import ask_again, report_on
 from recovery.models import Cluster
+from recovery.selectors.scope import visible_to
 from recovery.tasks import wake_examination
 
 
@@ -173,14 +174,15 @@ class HealthDetails(DeskView):
     def get(self, request: Request) -> Response:
         now = timezone.now()
         overdue_s, limit_s = selectors.overdue_s(now=now), selectors.overdue_limit_s()
-        stale = [each.cluster.name for each in selectors.cluster_pictures(now=now) if each.stale]
+        watched = visible_to(selectors.clusters().filter(enabled=True), self.actor)
+        stale = [cluster.name for cluster in watched if cluster.is_stale(now)]
         return Response(
             {
                 "status": "degraded" if stale or overdue_s > limit_s else "ok",
                 "overdue_s": overdue_s,
                 "overdue_limit_s": limit_s,
                 "stale_clusters": stale,
-                "needs_person": selectors.needs_person().count(),
+                "needs_person": visible_to(selectors.needs_person(), self.actor).count(),
                 "provider": ProviderShape(selectors.provider_status(now=now)).data,
             }
         )

@@ -11,14 +11,18 @@ from django.db.models import Model
 from django.test import Client
 
 from dashboard.live import Change, fetch_since, may_hear
+from dashboard.urls import urlpatterns as dashboard_urls
 from recovery.access import actor_for
+from recovery.api.base import Row
+from recovery.api.urls import urlpatterns as api_urls
 from recovery.models import Cluster, Event, Membership
 from recovery.models.access import Role, Scope
 from tests.access.people import Case, make_case, make_person
 from tests.api.conftest import Api, with_token
-from tests.api.test_who_may import ROUTES
+from tests.api.test_who_may import ROUTES, view_of
 from tests.dashboard.test_who_may import CHANGES, PAGES
 from tests.factories import (
+    ago,
     make_action,
     make_checkpoint,
     make_cluster,
@@ -84,6 +88,26 @@ def addresses(foreign: Foreign, templates: list[str]) -> list[str]:
         if key and key[1] in foreign.rows:
             found.append(template.format(**{key[1]: foreign.rows[key[1]].pk}))
     return found
+
+
+def test_each_address_that_names_a_row_says_of_what_it_is() -> None:
+    """Else nobody asks whether that row may be seen."""
+    own = {"tokens/<int:pk>", "admin/roles/<int:pk>/take/"}  # one's own alone; roles are of the whole site
+    for pattern in dashboard_urls:
+        if "<int:pk>" in (route := str(pattern.pattern)) and route not in own:
+            assert vars(pattern.callback).get("of") is not None, route
+    for pattern in api_urls:
+        if "<int:pk>" in (route := str(pattern.pattern)) and route not in own:
+            view = view_of(pattern)
+            assert issubclass(view, Row) or view.of is not None, route  # type: ignore[attr-defined]
+
+
+def test_the_details_of_health_are_of_what_is_seen(foreign: Foreign, elsewhere: User) -> None:
+    Cluster.objects.update(seen_at=ago(86_400))
+    details = with_token(make_token(user=elsewhere)).get("health/details").body
+    assert "own" in str(details)
+    assert "verysecret" not in str(details)
+    assert details["needs_person"] == 0
 
 
 def test_no_page_of_something_foreign_is_there(foreign: Foreign, browser_of: Client) -> None:
