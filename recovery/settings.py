@@ -211,7 +211,7 @@ SPECTACULAR_SETTINGS = {
 
 # --- Telling people (docs/notifications.md) ---------------------------------------------------------------------------
 ADDRESS = env_str("RECOVERY_ADDRESS", "http://localhost:8000" if DEBUG else "")  # of this desk, for links in messages
-WEBHOOK_CA_FILE = env_str("RECOVERY_WEBHOOK_CA_FILE")
+WEBHOOK_CA_FILE = env_str("RECOVERY_WEBHOOK_CA_PATH")
 DEFAULT_FROM_EMAIL = env_str("RECOVERY_MAIL_FROM", "recovery-desk@localhost")
 EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER, EMAIL_HOST_PASSWORD, EMAIL_USE_TLS, EMAIL_USE_SSL = mail_server(
     env_str("RECOVERY_MAIL_URL", "smtp://localhost:25")
