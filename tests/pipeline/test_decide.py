@@ -12,7 +12,7 @@ from django.db import connection
 from recovery.access import Forbidden, actor_for
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import DecisionKind, JobState, Mode, Outcome
-from recovery.models import Action, Decision, PolicyVersion
+from recovery.models import Action, Agreement, Decision, PolicyVersion
 from recovery.pipeline import by_hand, decide
 from tests.pipeline.conftest import ECC, Desk
 
@@ -29,7 +29,7 @@ def asked(desk: Desk, policy: Policy) -> Desk:
     return desk
 
 
-def approve(desk: Desk, user: object, shown_hash: str | None = None) -> Decision:
+def approve(desk: Desk, user: object, shown_hash: str | None = None) -> Decision | Agreement:
     row = desk.recommendation
     actor = actor_for(user)  # type: ignore[arg-type]
     return decide.approve(row.pk, shown_hash=shown_hash or row.hash, actor=actor, now=desk.now)

@@ -9,7 +9,7 @@ from django.utils import timezone
 from recovery.access import actor_for
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, DecisionKind, FailureClass, JobState, Mode, Outcome
-from recovery.models import Action, Decision, Event, Incident, PolicyVersion
+from recovery.models import Action, Agreement, Decision, Event, Incident, PolicyVersion
 from recovery.pipeline import decide
 from recovery.pipeline.report import incident_report
 from recovery.slurm.base import HELD_BY_REQUEUE, SlurmRefused
@@ -18,7 +18,7 @@ from tests.pipeline.conftest import ECC, Desk
 Policy = Callable[..., PolicyVersion]
 
 
-def approve(desk: Desk, approver: object) -> Decision:
+def approve(desk: Desk, approver: object) -> Decision | Agreement:
     row = desk.recommendation
     actor = actor_for(approver)  # type: ignore[arg-type]
     return decide.approve(row.pk, shown_hash=row.hash, actor=actor, now=desk.now)
