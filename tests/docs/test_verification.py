@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import re
 
+from recovery.core.plans import RULES
 from recovery.core.speech import duration
-from recovery.core.types import Outcome
+from recovery.core.types import ActionKind, Outcome
 from recovery.core.verify import deadlines
 from recovery.core.words import OUTCOME_WORDS
 from recovery.pipeline.verify import SUBMITTED_ANEW
@@ -14,8 +15,12 @@ PAGE = read("docs/verification.md")
 
 def test_the_deadlines_are_those_of_the_code() -> None:
     _, rows, _ = tables(PAGE)
-    restore, first_step, checkpoint = rows
-    assert {row["at least"] for row in rows} == {f"{deadlines.FLOOR_S:g} s"}
+    call, restore, first_step, checkpoint = rows
+    usual, longer = sorted({rules.time_s / 60 for rules in RULES.values()})
+    assert call["without history"] == f"{usual:g} min (a resubmission {longer:g})"
+    assert RULES[ActionKind.RESUBMIT].time_s == longer * 60
+    assert (call["at least"], call["at most"]) == ("the same", duration(deadlines.CALL_CEILING_S))
+    assert {row["at least"] for row in rows[1:]} == {f"{deadlines.FLOOR_S:g} s"}
     assert restore["at most"] == first_step["at most"] == duration(deadlines.START_CEILING_S)
     assert checkpoint["at most"] == duration(deadlines.CHECKPOINT_CEILING_S)
     assert checkpoint["without history"] == duration(deadlines.CHECKPOINT_UNKNOWN_S)
