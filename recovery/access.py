@@ -202,8 +202,15 @@ def _held(actor: Actor) -> str:
 
 
 def holds_role(actor: Actor, role: str, subject: Subject | None = None) -> bool:
-    """Whether the actor may do everything that the role may, to `subject` where one is given."""
-    return all(actor.can(permission, subject) for permission in ROLE_PERMISSIONS.get(role, frozenset(Permission)))
+    """Whether the actor was given the role, or one that may do at least as much, for `subject` where one is given.
+
+    A token's scopes make it no less: what it may do at all is asked by `Actor.can`.
+    """
+    wanted = ROLE_PERMISSIONS.get(role, frozenset(Permission))
+    if actor.grants is None:
+        return wanted <= actor.permissions
+    place = place_of(subject) if subject is not None else None
+    return any(wanted <= grant.permissions and (place is None or grant.covers(place)) for grant in actor.grants)
 
 
 def owns(actor: Actor, user: str) -> bool:
