@@ -116,7 +116,8 @@ def run_all(chroot: Chroot, release: str) -> int:
 def start(chroot: Chroot, name: str, half: str) -> Run:
     log = chroot.folder / f"run-{name}-{HALVES.index(half) + 1}.log"
     modules = sorted(str(file.relative_to(recipe.TREE)) for file in recipe.TREE.glob(f"tests/slurm/{half}"))
-    pytest = (recipe.PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--durations=8", "-m", "slurm", *modules)
+    options = ("-p", "no:cacheprovider", "-q", "--durations=8", "--nomigrations", "-m", "slurm")
+    pytest = (recipe.PYTHON, "-m", "pytest", *options, *modules)
     with log.open("wb") as output:
         process = subprocess.Popen(
             chroot.command(*pytest),
