@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from xml.etree import ElementTree
 
@@ -32,7 +33,7 @@ def test_in_a_slice_of_the_fleet_no_crash_is_missed_every_hang_is_found_in_time_
 
 def test_impatience_costs_false_alarms_and_patience_time() -> None:
     """The slice is hard enough to tell thresholds apart."""
-    every = [DEFAULTS, curves.replace(DEFAULTS, hang_floor_s=60, hang_longest=1.0)]
+    every = [DEFAULTS, replace(DEFAULTS, hang_floor_s=60, hang_longest=1.0)]
     patient, hasty = simulate(Play(seed=SEED, hangs_only=True), range(30), every)
     assert patient.false["hang"] == 0
     assert hasty.false["hang"] > 0
