@@ -53,6 +53,10 @@ class Cluster(Leased):
     paused_by = models.CharField(max_length=150, blank=True)
     paused_reason = models.CharField(max_length=300, blank=True)
 
+    # when the breaker last made a person decide what a policy would have done, and why (recovery/pipeline/ruling.py)
+    tripped_at = models.DateTimeField(null=True, blank=True)
+    tripped_reason = models.CharField(max_length=300, blank=True)
+
     class Meta:
         ordering = ["name"]
 

@@ -6,12 +6,14 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db import transaction
 
+from recovery import audit
 from recovery.access import SYSTEM
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.policy import Acted, Load, Ruling, Traits, rule_on
 from recovery.core.types import ActionKind, DecisionKind, JobState, Mode, Proposal
-from recovery.models import Action, Decision, Incident, Node, PolicyVersion, Recommendation
+from recovery.models import Action, Cluster, Decision, Incident, Node, PolicyVersion, Recommendation
 from recovery.pipeline.decide import conclude, halted
 from recovery.pipeline.facts import current_rules, log_interval, past_failures
 from recovery.pipeline.fleet import failures_beside
@@ -21,6 +23,7 @@ from recovery.pipeline.transition import advance
 from recovery.selectors import current_policy
 
 OLD_NEWS = timedelta(minutes=15)  # a failure older than this is not acted on by policy alone: somebody may have
+TRIP_SHOWN = timedelta(hours=1)  # the span in which the breaker counts actions (`actions_last_hour`)
 LIMITS_REACH_BACK = timedelta(days=30)  # the longest window of a rule's limits (core/policy/check.py)
 
 
@@ -34,6 +37,7 @@ def apply_policy(incident: Incident, recommendation: Recommendation, *, now: dat
         if incident.attempt.job.cluster.is_stale(now):
             return now + timedelta(seconds=settings.TICK_S)  # nothing is decided on what may hold no longer
     note(recommendation, ruling, policy)
+    _keep_trip(incident.run.cluster, ruling, now=now)
     if recommendation.action == ActionKind.NOTHING:
         advance(incident, IncidentState.WATCHING, now=now, why=recommendation.headline, next_look_at=now)
     elif ruling.mode is Mode.OBSERVE:
@@ -62,6 +66,22 @@ def note(recommendation: Recommendation, ruling: Ruling, policy: PolicyVersion |
             "escalate_at", "escalate_to",
         ]
     )  # fmt: skip
+
+
+def _keep_trip(cluster: Cluster, ruling: Ruling, *, now: datetime) -> None:
+    """What the breaker stopped, for the banner of every page: until it lets something through, at most TRIP_SHOWN."""
+    if ruling.mode is Mode.AUTO and cluster.tripped_at is not None:
+        Cluster.objects.filter(pk=cluster.pk).update(tripped_at=None, tripped_reason="")
+    if not ruling.tripped:
+        return
+    with transaction.atomic():
+        again = Cluster.objects.filter(pk=cluster.pk, tripped_at__gt=now - TRIP_SHOWN).exists()
+        Cluster.objects.filter(pk=cluster.pk).update(tripped_at=now, tripped_reason=ruling.tripped[:300])
+        if not again:
+            audit.record(
+                "automation.tripped", actor=SYSTEM, at=now, subject_kind="cluster", subject_id=cluster.pk,
+                reason=f"The breaker stopped it: {ruling.tripped}",
+            )  # fmt: skip
 
 
 def rule(incident: Incident, recommendation: Recommendation, *, now: datetime) -> tuple[Ruling, PolicyVersion | None]:

@@ -72,6 +72,7 @@ class Ruling:
     freeze: Freeze | None = None
     shadow: bool = False  # it would have gone by itself; the rule is in shadow, so a person is asked
     not_before: datetime | None = None
+    tripped: str = ""  # why the breaker lowered it; "" where it did not
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,8 +137,12 @@ def rule_on(
 
 def _automatic(ruling: Ruling, case: _Case, *, breaker: Mapping[str, Any]) -> Ruling:
     """The ruling of an automatic rule: what makes it ask a person after all, or wait."""
-    if why := _spent(case) or _not_automatic(case) or _frozen(ruling.freeze) or _breaker(breaker, case) or _over(case):
-        return replace(ruling, mode=Mode.APPROVE, reason=f"{ruling.reason}; a person must approve: {why}")
+    why, tripped = _spent(case) or _not_automatic(case) or _frozen(ruling.freeze) or _paused(case.load), ""
+    if not why:
+        why = tripped = _breaker(breaker, case)
+    if why := why or _over(case):
+        said = f"{ruling.reason}; a person must approve: {why}"
+        return replace(ruling, mode=Mode.APPROVE, reason=said, tripped=tripped)
     if case.rule.get("shadow"):
         said = f"{ruling.reason}, in shadow: it would go by itself now, and a person is asked."
         return replace(ruling, mode=Mode.APPROVE, shadow=True, reason=said)
@@ -227,11 +232,15 @@ def _frozen(freeze: Freeze | None) -> str:
     return f"{freeze.name} is a freeze until {freeze.ends:%Y-%m-%d %H:%M} UTC." if freeze else ""
 
 
+def _paused(load: Load) -> str:
+    if not load.paused:
+        return ""
+    return f"automation is paused ({load.paused_reason})." if load.paused_reason else "automation is paused."
+
+
 def _breaker(breaker: Mapping[str, Any], case: _Case) -> str:
     """Why the blast radius stops it."""
     load = case.load
-    if load.paused:
-        return f"automation is paused ({load.paused_reason})." if load.paused_reason else "automation is paused."
     if load.failures_in_window >= breaker["fleet_failures"]:
         return (
             f"{load.failures_in_window} failures within {breaker['fleet_window_s']:g} s look like an incident of "
