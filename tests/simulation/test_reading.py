@@ -230,7 +230,7 @@ def test_an_error_names_the_field_and_the_remedy(text: str, said: str) -> None:
     [
         ("[clustr]\nnodes = 4", "clustr: there is no such field; it takes cluster, decision, "),
         ("[cluster]\nnodes = 4\nnoodes = 4", "cluster.noodes: there is no such field; it takes nodes, accounting, "),
-        ("[policy]\ndefualt = 'auto'", "policy.defualt: there is no such field; it takes default, breaker, "),
+        ("[policy]\ndefualt = 'auto'", "policy.defualt: there is no such field; it takes default, avoid_suspects, "),
         ("[policy.breaker]\nfleet = 1", "policy.breaker.fleet: there is no such field; it takes "),
         ('"a\\nb" = 1', "'a\\nb': there is no such field; it takes "),
     ],
