@@ -10,9 +10,10 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from recovery.core.logs import KNOWN_FORMATS
 from recovery.core.types import Mode
 
 MAX_CHARS = 10_000  # of a comment that are read; longer ones are refused
@@ -28,8 +29,10 @@ APS_KEY = "APS"  # NVIDIA Mission Control's job recovery; its users need not rew
 _APS_MODES = {"requeue": Mode.AUTO, "singleton_dependency": Mode.OBSERVE}
 
 MAX_LOGS = 8
+MAX_LABELS = 20
+MAX_LABEL_CHARS = 100  # of a label's name, and of its text
 _PATHS = ("checkpoint_dir", "metrics", "nvrx_iteration_file", "nvrx_cycle_dir")
-_KEYS = ("mode", "max_restarts", "run", "checkpoint_dir", "log", *_PATHS[1:])
+_KEYS = ("mode", "max_restarts", "run", "checkpoint_dir", "log", "format", "labels", *_PATHS[1:])
 _QUOTING_HINT = "Put the whole comment into single quotes, the keys and texts into double quotes."
 
 
@@ -46,6 +49,8 @@ class CommentOptions:
     run: str = ""
     checkpoint_dir: str = ""
     log: tuple[str, ...] = ()  # patterns of names (recovery/core/log_patterns.py)
+    format: str = ""  # whose progress lines are believed; "": anybody's
+    labels: Mapping[str, str] = field(default_factory=dict)  # a policy's rules can match them, to lower only
     metrics: str = ""
     nvrx_iteration_file: str = ""
     nvrx_cycle_dir: str = ""
@@ -108,6 +113,8 @@ def _ours(section: Mapping[str, Any]) -> CommentOptions:
         max_restarts=_count(section, "max_restarts", of=OUR_KEY),
         run=_text(section, "run", most=MAX_RUN_CHARS),
         log=_logs(section),
+        format=_format(section),
+        labels=_labels(section),
         **{key: _path(section, key) for key in _PATHS},
         error=" ".join(unknown[:3]),
     )
@@ -176,6 +183,38 @@ def _logs(section: Mapping[str, Any]) -> tuple[str, ...]:
     if not value or len(value) > MAX_LOGS:
         raise _Wrong(f'"recovery": log must be a path or a list of 1 to {MAX_LOGS} paths, not {_show(value)}.')
     return tuple(dict.fromkeys(_path({"log": each}, "log") for each in value if each is not None))
+
+
+def _format(section: Mapping[str, Any]) -> str:
+    value = section.get("format")
+    if value is None:
+        return ""
+    if not isinstance(value, str) or value not in KNOWN_FORMATS:
+        raise _Wrong(f'"recovery": format must be one of {_listed(KNOWN_FORMATS)}, not {_show(value)}.')
+    return value
+
+
+def _labels(section: Mapping[str, Any]) -> dict[str, str]:
+    value = section.get("labels")
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or len(value) > MAX_LABELS:
+        raise _Wrong(
+            f'"recovery": labels must be an object of at most {MAX_LABELS} texts, for example {{"team": "vision"}}, '
+            f"not {_show(value)}."
+        )
+    return {_label({"a label's name": key}): _label({key: text}) for key, text in value.items()}
+
+
+def _label(named: Mapping[str, Any]) -> str:
+    """The one text in `named`, whose key stands in the sentence where it is wrong."""
+    [(key, text)] = named.items()
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_LABEL_CHARS or not text.isprintable():
+        raise _Wrong(
+            f'"recovery": labels: {_show(key)} must be a text of 1 to {MAX_LABEL_CHARS} printable characters, '
+            f"not {_show(text)}."
+        )
+    return text.strip()
 
 
 def _unknown(key: str) -> str:

@@ -106,11 +106,13 @@ def options_row(options: CommentOptions) -> dict[str, object]:
         "run": options.run,
         "checkpoint_dir": options.checkpoint_dir,
         "log": options.log[0] if len(options.log) == 1 else list(options.log),
+        "format": options.format,
+        "labels": dict(options.labels),
         "metrics": options.metrics,
         "nvrx_iteration_file": options.nvrx_iteration_file,
         "nvrx_cycle_dir": options.nvrx_cycle_dir,
     }
-    return {name: value for name, value in row.items() if value not in (None, "", [])}
+    return {name: value for name, value in row.items() if value not in (None, "", [], {})}
 
 
 def new_attempt(job: Job, record: JobRecord, *, now: datetime, previous: datetime | None, after_gap: bool) -> Attempt:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from zoneinfo import ZoneInfo
 
@@ -103,7 +104,10 @@ def read_attempt(
     """
     look = Look(attempt=attempt, was_blind=attempt.blind_reason)
     offset = now.astimezone(ZoneInfo(settings.LOG_TIME_ZONE)).utcoffset() or timedelta(0)
-    parser = LogParser(utc_offset=offset, nodes=attempt.nodes, own=own, memory=attempt.parser_memory)
+    read_by = partial(
+        LogParser, utc_offset=offset, nodes=attempt.nodes, own=own, only=str(attempt.job.options.get("format", ""))
+    )
+    parser = read_by(memory=attempt.parser_memory)
     files = log_files(attempt)
     look.trouble, look.remedy, look.missing = files.trouble, files.remedy, files.missing
     left_out, room = files.left_out, MOST_FOLLOWED - len(known)
@@ -119,8 +123,7 @@ def read_attempt(
             row, room = new_row(attempt, log.path), room - 1
         if _read_file(look, row, log, parser, now=now, read=read):
             memory = copy.deepcopy(parser.memory)
-            ahead = LogParser(utc_offset=offset, nodes=attempt.nodes, own=own, memory=memory)
-            _look_ahead(look, row, ahead)
+            _look_ahead(look, row, read_by(memory=memory))
     for number, (folder, mark) in enumerate(files.marks.items()):
         row = known.get(folder) or LogFile(attempt=attempt, path=folder)
         _note_folder(look, row, mark, error="" if number else left_out[:300])

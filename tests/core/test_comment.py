@@ -30,6 +30,27 @@ def test_every_option_is_read() -> None:
     )
 
 
+def test_labels_and_the_format_are_read() -> None:
+    options = parse_comment(ours(labels={"team": " vision ", "kind": "sweep"}, format="megatron"))
+    assert options == CommentOptions(labels={"team": "vision", "kind": "sweep"}, format="megatron")
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"labels": ["vision"]}, "labels must be an object of at most 20 texts"),
+        ({"labels": {str(n): "x" for n in range(21)}}, "labels must be an object of at most 20 texts"),
+        ({"labels": {"team": 7}}, 'labels: "team" must be a text of 1 to 100 printable characters, not 7.'),
+        ({"labels": {"team": "x" * 101}}, 'labels: "team" must be a text'),
+        ({"labels": {"": "vision"}}, 'labels: "a label\'s name" must be a text'),
+        ({"format": "megaton"}, "format must be one of composer, deepspeed, "),
+        ({"format": ["nemo"]}, "format must be one of "),
+    ],
+)
+def test_wrong_labels_and_formats_are_named(keys: dict[str, object], said: str) -> None:
+    assert said in error_of(ours(**keys))
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 def test_every_mode_can_be_asked_for(mode: Mode) -> None:
     assert parse_comment(ours(mode=mode.value)).mode is mode
@@ -125,7 +146,7 @@ def test_an_unknown_key_is_passed_over_and_told_with_the_nearest_known_one() -> 
 
 
 def test_an_unknown_key_that_resembles_nothing_is_told_with_all_known_ones() -> None:
-    assert "mode, max_restarts, run, checkpoint_dir, log, metrics" in parse_comment(ours(zzz=1)).error
+    assert "mode, max_restarts, run, checkpoint_dir, log, format, labels, metrics" in parse_comment(ours(zzz=1)).error
 
 
 def test_dots_inside_a_name_are_no_way_up() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import ledger, parsing, polling, storing
+from benchmarks import ledger, parsing, polling, replay, storing
 from benchmarks.timing import timed
-from recovery.models import Job, Sample
+from recovery.models import Incident, Job, Sample
 from recovery.pipeline.report import report
 from recovery.selectors.ledger_reads import Window
 from recovery.slurm import cli_squeue
@@ -21,6 +21,8 @@ def _little(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"STEPS": 50, "LINES": 300, "BACKLOG": 1}.items():
         monkeypatch.setattr(parsing, name, value)
     monkeypatch.setattr(polling, "SIZES", (10, 20))
+    for name, value in {"SIZES": (5, 10), "RUNS": 3, "NODES": 20}.items():
+        monkeypatch.setattr(replay, name, value)
     for name, value in {"RUNS": 5, "KEPT": 2, "ATTEMPTS": 2, "SAMPLES": 90}.items():
         monkeypatch.setattr(ledger, name, value)
 
@@ -67,6 +69,13 @@ def test_a_report_is_measured_over_runs_that_were_kept_and_their_copies() -> Non
     ).lines
     assert len(lines) == 7
     assert all(line.summary.totals.wall_us for line in lines)
+
+
+@pytest.mark.django_db
+def test_a_draft_is_measured_on_every_incident_that_was_made() -> None:
+    figures = replay.run()
+    assert [figures[size]["incidents"] for size in ("5", "10")] == [5, 10] == [5, Incident.objects.count()]
+    assert all(0 <= figures[size]["automatic"] <= int(size) for size in figures)
 
 
 def test_the_middle_round_counts() -> None:

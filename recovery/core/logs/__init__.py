@@ -20,10 +20,11 @@ from recovery.core.logs.ranks import NOWHERE, Place, RankMap
 from recovery.core.logs.sieve import Readers, Sieve, shapes_of
 from recovery.core.types import LogLine, Signal, SignalKind
 
-__all__ = ["LogParser"]
+__all__ = ["KNOWN_FORMATS", "LogParser"]
 
 _GENERIC = "generic"
 _OWN = "own"
+KNOWN_FORMATS = (*(trainer.name for trainer in FORMATS), _OWN, _GENERIC)
 _BLOCK = 128 * 1024  # bytes that are gone through at once: what is made of them stays in the processor's cache
 
 
@@ -38,6 +39,8 @@ class LogParser:
     utc_offset: of the cluster's local time, as trainers print times without a zone.
     nodes: the attempt's nodes where they are known; no other node name is then believed.
     own: a site's own pattern; it is asked before the formats that are known.
+    only: the one of KNOWN_FORMATS whose progress is believed; "": any. Saves, loads and failures count whoever says
+        them.
     memory: what `memory` of an earlier parser of the same attempt held (JSON values only, bounded). Without it the
         parser begins anew: the generic fallback has to see growth again and the places of ranks are forgotten.
     """
@@ -48,13 +51,16 @@ class LogParser:
         utc_offset: timedelta = timedelta(0),
         nodes: Sequence[str] = (),
         own: OwnPattern | None = None,
+        only: str = "",
         memory: Memory | None = None,
     ) -> None:
         self.memory: Memory = {} if memory is None else memory
         self._utc_offset = utc_offset
         self._own = own
+        self._only = only
         self._sieve = _sieve_for(own.word if own else None)
-        self._growing = self.format in ("", _GENERIC)  # the fallback is asked while no format has reported progress
+        # the fallback is asked while no format has reported progress
+        self._growing = only in ("", _GENERIC) and self.format in ("", _GENERIC)
         self._open = {trainer.name for trainer in FORMATS if blocks.OPEN in self.memory.get(trainer.name, {})}
         self._ranks = RankMap(self.memory.setdefault("ranks", {}), nodes)
         self._home = NOWHERE
@@ -133,6 +139,8 @@ class LogParser:
     def _by_recipe(self, recipe: Recipe, read: LogBytes, start: int, index: int, shape: bytes) -> Signal | None:
         """The progress that a line reports; None where it has to be read like any other."""
         trainer, columns, layout, failures = recipe
+        if not self._believes(trainer.name):
+            return None
         shown = printable(read.data[start : start + len(shape)].decode("ascii")).rstrip()
         text = shown[layout.start :]
         values = columns.values(text)
@@ -214,7 +222,7 @@ class LogParser:
 
     def _by_format(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
         """What the first format that knows the line says, after what a report says that the line ends."""
-        if self._own is not None and readers.own and (mark := self._own.read(cleaned.text)):
+        if self._own is not None and readers.own and self._believes(_OWN) and (mark := self._own.read(cleaned.text)):
             self._note(_OWN)
             return [_signal(mark, line, cleaned, place)]
         signals: list[Signal] = []
@@ -224,6 +232,8 @@ class LogParser:
         for trainer in wanted:
             memory = self.memory.setdefault(trainer.name, {})
             marks = trainer.read(cleaned, memory)
+            if not self._believes(trainer.name):
+                marks = [mark for mark in marks if mark.kind is not SignalKind.PROGRESS]
             was_open, is_open = trainer.name in self._open, blocks.OPEN in memory
             if was_open is not is_open:
                 self._open ^= {trainer.name}
@@ -235,6 +245,10 @@ class LogParser:
             if is_open or (marks and not was_open):
                 break
         return signals
+
+    def _believes(self, name: str) -> bool:
+        """Whether progress counts that the format `name` reads."""
+        return self._only in ("", name)
 
     def _note(self, name: str) -> None:
         """The format `name` has reported progress."""

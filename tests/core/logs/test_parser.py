@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recovery.core.logs import LogParser
+from recovery.core.logs.cut import LogBytes
 from recovery.core.logs.lines import MAX_RANK, MAX_STEP, SHOWN_CHARS
 from recovery.core.types import LogLine, Signal, SignalKind
 from tests.core.logs.lines import log_line, megatron, numbered, signals_of
@@ -138,3 +139,25 @@ def test_a_failure_that_names_its_rank_stands_on_that_ranks_node() -> None:
     boom = "0: [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 600"
     failures = [s for s in signals_of(said, boom) if s.kind is SignalKind.FAILURE]
     assert {(s.rank, s.node) for s in failures} == {(3, "n2")}
+
+
+MEGATRON = " iteration 20/ 100 | consumed samples: 320 | elapsed time per iteration (ms): 250.0 | lm loss: 2.5E+00 |"
+TITAN = "[titan] 2026-01-11 14:20:03,000 - root - INFO - step:  7  loss:  2.5000  memory:  1.00GiB(1.00%)  tps: 1,000"
+
+
+def steps_of(parser: LogParser, texts: list[str]) -> list[int | None]:
+    data = "".join(text + "\n" for text in texts * 3).encode()
+    by_bytes = parser.feed_bytes(LogBytes(data=data, file="x.out"))
+    return sorted({signal.step for signal in by_bytes if signal.kind is SignalKind.PROGRESS}, key=str)
+
+
+@pytest.mark.parametrize(
+    ("only", "steps"), [("", [20, 7]), ("megatron", [20]), ("torchtitan", [7]), ("nemo", []), ("own", [])]
+)
+def test_progress_is_believed_of_the_one_format_that_the_job_names(only: str, steps: list[int]) -> None:
+    assert steps_of(LogParser(only=only), [MEGATRON, TITAN]) == steps
+
+
+def test_a_failure_is_read_whatever_format_the_job_names() -> None:
+    line = log_line("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+    assert [signal.kind for signal in LogParser(only="nemo").feed(line)] == [SignalKind.FAILURE]
