@@ -20,6 +20,7 @@ from recovery.core.types import (
     NodeState,
     Outcome,
     Phase,
+    Rejection,
     Restart,
     Role,
 )
@@ -178,6 +179,17 @@ DECISION_WORDS: dict[DecisionKind, StateWords] = {
     DecisionKind.AMEND: W("Amended", "◆", "info", "A person proposed something else in its place."),
     DecisionKind.AUTO: W("Decided by policy", "▶", "accent", "The policy allowed it without a person."),
     DecisionKind.EXPIRE: W("Expired", "–", "muted", "Nobody decided in time."),
+}
+
+# The short list that a rejection chooses from.
+REJECTION_LABELS: dict[Rejection, str] = {
+    Rejection.WRONG_CLASS: "The cause is another one",
+    Rejection.WRONG_NODE: "It is another node",
+    Rejection.WRONG_ACTION: "Something else should be done",
+    Rejection.WRONG_CHECKPOINT: "Another checkpoint should be restored",
+    Rejection.USER_IS_ON_IT: "Its user is on it",
+    Rejection.NOT_NOW: "Not now",
+    Rejection.OTHER: "Something else, as follows",
 }
 
 ROLE_WORDS: dict[Role, StateWords] = {

@@ -119,6 +119,24 @@ def _may_decide(actor: Actor, row: Recommendation, *, role: str) -> bool:
     raise Forbidden(f"{actor.name} may not decide this: the policy asks for the role {role.replace('_', ' ')} here.")
 
 
+def may_approve(actor: Actor, row: Recommendation) -> bool:
+    """Whether the policy counts their agreement to it."""
+    return _has_say(actor, row, role=Approval(**row.approval).role)
+
+
+def may_reject(actor: Actor, row: Recommendation) -> bool:
+    """Whether they may reject it, or withdraw what was decided on it."""
+    return _has_say(actor, row, role="approver")
+
+
+def _has_say(actor: Actor, row: Recommendation, *, role: str) -> bool:
+    try:
+        _may_decide(actor, row, role=role)
+    except Forbidden:
+        return False
+    return True
+
+
 def _in_spite_of(row: Recommendation, actor: Actor, override: str, *, now: datetime) -> str:
     """The name of the freeze that is overridden, "" where none holds. Raises Frozen."""
     freeze = frozen_by(current_rules(), cluster=row.incident.run.cluster.name, now=now)

@@ -168,8 +168,11 @@ def cards(*, since: datetime) -> list[Scorecard]:
 
 
 def decided(*, since: datetime, rule: str | None = None) -> list[Decided]:
-    """Decisions since then, of one rule or of all, oldest first, with what came of them. Three queries."""
-    rows = Decision.objects.filter(at__gte=since, recommendation__incident__isnull=False)
+    """Decisions since then, of one rule or of all, oldest first, with what came of them. Three queries.
+
+    Of what the product itself recommended: a person's own proposal says nothing of a rule.
+    """
+    rows = Decision.objects.filter(at__gte=since, recommendation__proposed_by="")
     if rule is not None:
         rows = rows.filter(recommendation__rule=rule)
     found = list(rows.select_related("recommendation__incident").order_by("-at", "-pk")[:MOST])

@@ -99,6 +99,17 @@ def snooze(incident_id: int, *, until: datetime, actor: Actor, now: datetime) ->
         )
 
 
+def wake(incident_id: int, *, actor: Actor, now: datetime) -> None:
+    """Put a snoozed question back into the queue. Raises as `snooze` does."""
+    incident = Incident.objects.select_related("run__cluster").get(pk=incident_id)
+    require(actor, Permission.OPERATE, incident)
+    with transaction.atomic():
+        snoozed = Incident.objects.filter(pk=incident_id).exclude(snoozed_until=None)
+        if not snoozed.update(snoozed_until=None, snoozed_by=""):
+            raise Invalid(["The case is not snoozed."])
+        audit.record_incident(incident, "incident.woken", actor=actor, at=now, reason="Back in the queue.")
+
+
 def _needs_reason(reason: str) -> str:
     if not reason.strip():
         raise Invalid(["reason: give one, it stands in the audit trail."])

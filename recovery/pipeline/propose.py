@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,8 +15,8 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.plans import RULES
 from recovery.core.recommend import newest_complete
 from recovery.core.speech import duration
-from recovery.core.types import ActionKind, JobState, Mode, Proposal
-from recovery.models import Action, Incident, Job, Node, Recommendation
+from recovery.core.types import ActionKind, DecisionKind, JobState, Mode, Proposal
+from recovery.models import Action, Decision, Incident, Job, Node, Recommendation
 from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.decide import OutOfDate
 from recovery.pipeline.facts import attempt_facts
@@ -24,11 +25,11 @@ from recovery.pipeline.observe import ON_NODES
 from recovery.pipeline.others import in_picture, in_the_way
 from recovery.pipeline.proposals import Asked, build, resuming
 from recovery.pipeline.recommend import store_recommendation
+from recovery.pipeline.ruling import note, rule
 from recovery.pipeline.subject import MARK, held_by_us, newest_execution, subject_of
 from recovery.pipeline.transition import LostRace, advance
 from recovery.pipeline.undoing import case_for_undo
 from recovery.pipeline.veto import LEFT_FOR_UNDO, seen_in_health
-from recovery.selectors import current_policy
 from recovery.slurm.base import Operation, SlurmClient, SlurmError
 
 S = IncidentState
@@ -221,9 +222,12 @@ def _store(
     new = S.AWAITING_DECISION if found.action.changes_scheduler else S.WATCHING
     try:
         with transaction.atomic():
+            replaced = _amend(incident, reason=said, actor=actor, now=now)
             row = store_recommendation(incident, proposal, why=said, client=client, now=now, by=actor.name)
-            row.mode, row.mode_reason, row.policy = Mode.APPROVE, said, current_policy()
-            row.save(update_fields=["mode", "mode_reason", "policy"])
+            row.amends = replaced
+            row.save(update_fields=["amends"])
+            ruling, policy = rule(incident, row, now=now)
+            note(row, replace(ruling, mode=Mode.APPROVE, reason=said, shadow=False), policy)
             deadline = row.expires_at if new is S.AWAITING_DECISION else None
             why = f"{found.headline} {said}"
             advance(incident, new, now=now, why=why, actor=actor, deadline_at=deadline, next_look_at=now)
@@ -232,6 +236,18 @@ def _store(
     except (IntegrityError, LostRace) as error:
         raise OutOfDate("The case moved on in this moment; look at what it says now, then propose again.") from error
     return row
+
+
+def _amend(incident: Incident, *, reason: str, actor: Actor, now: datetime) -> Recommendation | None:
+    """What waited for a decision and is replaced. Of the product's own it is a person's decision: that instead."""
+    waits = Recommendation.objects.filter(incident=incident, superseded_at=None, incident__state=S.AWAITING_DECISION)
+    replaced = waits.filter(decision=None).first()
+    if replaced is not None and not replaced.proposed_by:
+        Decision.objects.create(
+            recommendation=replaced, kind=DecisionKind.AMEND, actor_id=actor.user_id, actor_name=actor.name,
+            reason=reason[:500], hash=replaced.hash, at=now,
+        )  # fmt: skip
+    return replaced
 
 
 def _proposal(

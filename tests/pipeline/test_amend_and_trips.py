@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.contrib.auth.models import User
+
+from recovery.access import actor_for
 from recovery.core.lifecycle import IncidentState
 from recovery.core.policy import DEFAULT_RULES
-from recovery.models import Cluster, Event, PolicyVersion
+from recovery.core.types import ActionKind, DecisionKind
+from recovery.models import Agreement, Cluster, Decision, Event, PolicyVersion
+from recovery.models.access import Role
+from recovery.pipeline import decide, propose
+from recovery.pipeline.earned import decided
+from tests.factories import make_user
 from tests.pipeline.conftest import Desk
 
 S = IncidentState
@@ -20,6 +28,42 @@ def write_auto(desk: Desk, *, percent: int) -> None:
     }
     number = PolicyVersion.objects.count() + 1
     PolicyVersion.objects.create(number=number, rules=document, author="admin", reason="test", created_at=desk.now)
+
+
+def test_what_is_proposed_instead_amends_and_takes_what_the_rule_asks_for(desk: Desk, approver: User) -> None:
+    approval = {"four_eyes": True, "role": "approver"}
+    rule = {"name": "hardware", "classes": ["gpu_hardware"], "mode": "approve", "approval": approval}
+    document = {**DEFAULT_RULES, "rules": [rule]}
+    PolicyVersion.objects.create(number=1, rules=document, author="admin", reason="test", created_at=desk.now)
+    desk.run_with_checkpoint()
+    desk.crash_with_ecc()
+    before, proposer = desk.recommendation, actor_for(approver)
+    row = propose.propose(
+        desk.incident.pk, action=ActionKind.REQUEUE, parameters={}, exclude_nodes=(), reason="n2 was repaired",
+        actor=proposer, client=desk.slurm, now=desk.now,
+    )  # fmt: skip
+    amended = Decision.objects.get(recommendation=before)
+    assert (amended.kind, amended.actor_name, amended.hash) == (DecisionKind.AMEND, "approver", before.hash)
+    assert (row.amends_id, row.rule, row.approval["four_eyes"], row.mode) == (before.pk, "hardware", True, "approve")
+    alone = decide.approve(row.pk, shown_hash=row.hash, actor=proposer, now=desk.now)
+    assert isinstance(alone, Agreement), "who proposed it is not the only one to agree"
+    other = actor_for(make_user(role=Role.APPROVER, username="second"))
+    assert isinstance(decide.approve(row.pk, shown_hash=row.hash, actor=other, now=desk.now), Decision)
+    assert [each.kind for each in decided(since=desk.now - timedelta(days=1))] == [DecisionKind.AMEND]
+
+
+def test_only_what_waits_is_amended_and_a_persons_own_proposal_is_only_replaced(desk: Desk, operator: User) -> None:
+    desk.run_with_checkpoint()
+    desk.crash_with_ecc()  # nobody wrote a policy: it observes
+    actor = actor_for(operator)
+    for action, nodes in ((ActionKind.REQUEUE, ()), (ActionKind.REQUEUE_EXCLUDING, ("n1",))):
+        propose.propose(
+            desk.incident.pk, action=action, parameters={}, exclude_nodes=nodes, reason="it must be", actor=actor,
+            client=desk.slurm, now=desk.now,
+        )  # fmt: skip
+    assert not Decision.objects.exists()
+    rows = list(desk.incident.recommendations.order_by("pk"))
+    assert [row.amends_id for row in rows] == [None, None, rows[1].pk]
 
 
 def test_what_the_breaker_stops_is_kept_until_it_lets_something_through(desk: Desk) -> None:
