@@ -1,10 +1,12 @@
-"""The policy as a table with one row per failure class, and back: what was not changed in the table stays as it is."""
+"""The policy as a table with one row per failure class, and back: what was not changed in the table stays as it is.
+
+The table is about rules for every job; those with a `match` keep their words and their places, and stand beside it.
+"""
 
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from recovery.core.policy import DEFAULT_MAX_RESTARTS, DEFAULT_RULES
 from recovery.core.types import FailureClass, Mode
 from recovery.core.words import FAILURE_LABELS
 
+SAID = {"name", "classes", "mode", "max_restarts"}  # of a rule, in the table
 # name, label, unit, whether a whole number is wanted
 LIMITS: tuple[tuple[str, str, str, bool], ...] = (
     ("max_actions_per_hour", "Actions in an hour", "actions", True),
@@ -40,6 +43,7 @@ class ClassRow:
     mode: str
     max_restarts: str
     rule: str  # name of the rule that decides
+    shadow: bool = False
     problem: str = ""
 
 
@@ -62,6 +66,7 @@ class Table:
     expires_min: str
     expires_problem: str
     rules: dict[str, Any] | None
+    special: tuple[str, ...] = ()  # names of the rules for some jobs only, which the table can't say
 
     @property
     def problems(self) -> list[str]:
@@ -71,11 +76,16 @@ class Table:
 
 
 def deciding_rule(rules: Mapping[str, Any], failure_class: FailureClass) -> dict[str, Any]:
-    """The first rule that holds the class, else the default."""
-    for rule in rules.get("rules", ()):
-        if rule.get("classes") == "*" or failure_class in rule.get("classes", ()):
-            return dict(rule)
-    return dict(rules.get("default", DEFAULT_RULES["default"]))
+    """The first rule for every job that holds the class, else the default."""
+    place = _place(rules, failure_class)
+    return dict(rules.get("default", DEFAULT_RULES["default"]) if place is None else rules["rules"][place])
+
+
+def _place(rules: Mapping[str, Any], failure_class: FailureClass) -> int | None:
+    for index, rule in enumerate(rules.get("rules", ())):
+        if not rule.get("match") and (rule["classes"] == "*" or failure_class in rule["classes"]):
+            return index
+    return None
 
 
 def setting_of(rules: Mapping[str, Any], failure_class: FailureClass) -> Setting:
@@ -112,6 +122,7 @@ def read(base: Mapping[str, Any], typed: Mapping[str, str]) -> Table:
         expires_min=expires_min,
         expires_problem=expires_problem,
         rules=rules,
+        special=tuple(rule["name"] for rule in base.get("rules", ()) if rule.get("match")),
     )
 
 
@@ -122,13 +133,15 @@ def _row(base: Mapping[str, Any], typed: Mapping[str, str], failure_class: Failu
     problem = "" if mode in list(Mode) else "choose observe, approve or auto."
     if restarts and (number is None or not 0 <= number <= 100):
         problem = "give a whole number from 0 to 100 restarts, or leave it empty."
+    rule = deciding_rule(base, failure_class)
     return ClassRow(
         key=failure_class,
         label=label,
         meaning=meaning,
         mode=mode,
         max_restarts=restarts,
-        rule=str(deciding_rule(base, failure_class).get("name", "default")),
+        rule=str(rule.get("name", "default")),
+        shadow=mode == Mode.AUTO and bool(rule.get("shadow")),
         problem=problem,
     )
 
@@ -150,7 +163,7 @@ def _number(text: str, *, whole: bool) -> float | None:
 
 
 def _number_text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
+    return f"{value:.12g}" if isinstance(value, int | float) else str(value)
 
 
 def _rules(
@@ -158,41 +171,56 @@ def _rules(
 ) -> dict[str, Any]:
     """The policy with the table's changes; rules whose classes were left as they are keep their names and places."""
     found = copy.deepcopy(dict(base))
-    wanted = {
-        FailureClass(row.key): Setting(mode=row.mode, max_restarts=int(row.max_restarts) if row.max_restarts else None)
-        for row in rows
-    }
-    found["default"] = {"mode": default_mode}
+    found["default"] = {**found.get("default", {}), "mode": default_mode}
     whole = {key for key, _, _, is_whole in LIMITS if is_whole}
     found["breaker"] = {row.key: int(row.value) if row.key in whole else float(row.value) for row in limits}
-    found["expires_after_s"] = float(expires) * 60
-    kept = _without(found.get("rules", []), [c for c in FailureClass if setting_of(base, c) != wanted[c]])
-    found["rules"] = kept
-    added = [_own_rule(c, wanted[c], kept) for c in FailureClass if setting_of(found, c) != wanted[c]]
-    found["rules"] = added + kept
+    if expires != _number_text(base["expires_after_s"] / 60):
+        found["expires_after_s"] = float(expires) * 60
+    for row in rows:
+        wanted = Setting(mode=row.mode, max_restarts=int(row.max_restarts) if row.max_restarts else None)
+        if setting_of(found, FailureClass(row.key)) != wanted:
+            _set(found, FailureClass(row.key), wanted)
     return found
 
 
-def _without(rules: list[dict[str, Any]], changed: list[FailureClass]) -> list[dict[str, Any]]:
-    """The rules less the changed classes; a rule for every class ("*") stays, new ones stand before it."""
-    kept = [
-        rule if rule["classes"] == "*" else {**rule, "classes": [c for c in rule["classes"] if c not in changed]}
-        for rule in rules
-    ]
-    return [rule for rule in kept if rule["classes"]]
+def _set(rules: dict[str, Any], failure_class: FailureClass, wanted: Setting) -> None:
+    """Let that hold for the class. What else its rule said of it (budgets, approval, …) is still said."""
+    listed, place = rules["rules"], _place(rules, failure_class)
+    if place is None:
+        listed.append(_own_rule({}, failure_class, wanted, taken=_names(listed)))
+        return
+    old = listed[place]
+    if old["classes"] == [failure_class]:
+        del listed[place]
+        if setting_of(rules, failure_class) != wanted or set(old) - SAID:
+            listed.insert(place, _own_rule(old, failure_class, wanted, taken=_names(listed)))
+        return
+    if old["classes"] != "*":
+        old["classes"] = [each for each in old["classes"] if each != failure_class]
+    own = {key: value for key, value in old.items() if key != "name"}
+    listed.insert(place, _own_rule(own, failure_class, wanted, taken=_names(listed)))
 
 
-def _own_rule(failure_class: FailureClass, setting: Setting, taken: list[dict[str, Any]]) -> dict[str, Any]:
-    names = {rule["name"] for rule in taken}
-    name = failure_class.value if failure_class.value not in names else f"{failure_class.value}, alone"
-    rule: dict[str, Any] = {"name": name, "classes": [failure_class.value], "mode": setting.mode}
-    if setting.max_restarts is not None:
-        rule["max_restarts"] = setting.max_restarts
-    return rule
+def _own_rule(
+    old: Mapping[str, Any], failure_class: FailureClass, wanted: Setting, *, taken: set[str]
+) -> dict[str, Any]:
+    name = old.get("name", "") or _free(failure_class.value, taken)
+    rule = {"name": name, "classes": [failure_class.value], "mode": wanted.mode}
+    if wanted.max_restarts is not None:
+        rule["max_restarts"] = wanted.max_restarts
+    return {**rule, **{key: copy.deepcopy(value) for key, value in old.items() if key not in SAID}}
 
 
-def as_text(rules: Mapping[str, Any]) -> str:
-    return json.dumps(rules, indent=2, ensure_ascii=False)
+def _free(name: str, taken: set[str]) -> str:
+    number = 2
+    free = name
+    while free in taken:
+        free, number = f"{name} {number}", number + 1
+    return free
+
+
+def _names(rules: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {rule["name"] for rule in rules}
 
 
 USUAL_RESTARTS = DEFAULT_MAX_RESTARTS

@@ -12,6 +12,11 @@ from recovery.core.types import FailureClass, Mode
 
 HARDWARE = {"name": "hardware", "classes": ["gpu_hardware", "node_fault"], "mode": "auto", "max_restarts": 5}
 NUMERICS = {"name": "numerics", "classes": ["numerics"], "mode": "approve"}
+SPECIAL = {
+    "name": "vision", "classes": ["gpu_hardware"], "mode": "auto", "match": {"accounts": ["vision"]},
+    "budget": {"per_class": 1}, "approval": {"count": 2},
+}  # fmt: skip
+CAREFUL = {**HARDWARE, "limits": {"max_nodes": 1}, "approval": {"four_eyes": True}, "expires_after_s": 600}
 EVERYTHING = {"name": "rest", "classes": "*", "mode": "approve"}
 
 
@@ -38,8 +43,16 @@ def saved(rules: dict[str, Any], **changes: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "rules", [policy(), policy(HARDWARE, NUMERICS), policy(EVERYTHING), policy(HARDWARE, EVERYTHING)]
-)
+    "rules",
+    [
+        policy(), policy(HARDWARE, NUMERICS), policy(EVERYTHING), policy(HARDWARE, EVERYTHING),
+        {
+            **policy(SPECIAL, CAREFUL, EVERYTHING), "default": {"mode": "approve", "approval": {"comment": True}},
+            "notify": [{"to": ["pager"]}], "avoid_suspects": True, "expires_after_s": 100_000,
+            "breaker": {**DEFAULT_RULES["breaker"], "max_actions_per_hour": 1_234_567, "fleet_window_s": 90.000125},
+        },
+    ],
+)  # fmt: skip
 def test_saving_an_unchanged_table_changes_nothing(rules: dict[str, Any]) -> None:
     assert saved(rules) == rules
 
@@ -57,6 +70,25 @@ def test_a_changed_class_leaves_its_rule_and_the_rule_keeps_the_others() -> None
         {"name": "gpu_hardware", "classes": ["gpu_hardware"], "mode": "approve", "max_restarts": 5},
         {**HARDWARE, "classes": ["node_fault"]},
     ]
+
+
+def test_what_the_table_cannot_say_outlives_a_change_in_it() -> None:
+    rules = saved(policy(SPECIAL, CAREFUL), mode_gpu_hardware="approve")["rules"]
+    own = {**CAREFUL, "name": "gpu_hardware", "classes": ["gpu_hardware"], "mode": "approve"}
+    assert rules == [SPECIAL, own, {**CAREFUL, "classes": ["node_fault"]}]
+    alone = {**CAREFUL, "classes": ["numerics"]}
+    assert saved(policy(alone), mode_numerics="observe")["rules"] == [{**alone, "mode": "observe"}]
+
+
+def test_rules_for_some_jobs_only_decide_no_row_and_are_named() -> None:
+    table = policy_form.table_of(policy(SPECIAL))
+    assert {row.mode for row in table.rows} == {"observe"}
+    assert table.special == ("vision",)
+
+
+def test_a_rule_in_shadow_is_told() -> None:
+    rows = policy_form.table_of(policy({**HARDWARE, "shadow": True})).rows
+    assert {row.key for row in rows if row.shadow} == set(HARDWARE["classes"])
 
 
 def test_a_class_put_back_to_the_default_needs_no_rule() -> None:
@@ -108,7 +140,7 @@ def test_what_is_wrong_is_named_with_its_remedy_and_kept(field: str, value: str,
         st.tuples(st.sampled_from(list(FailureClass)), st.sampled_from(list(Mode)), st.integers(0, 100)),
         max_size=8,
     ),
-    st.sampled_from([policy(), policy(HARDWARE, NUMERICS), policy(NUMERICS, EVERYTHING)]),
+    st.sampled_from([policy(), policy(HARDWARE, NUMERICS), policy(NUMERICS, EVERYTHING), policy(SPECIAL, CAREFUL)]),
 )
 def test_whatever_is_chosen_is_what_then_holds(
     choices: list[tuple[FailureClass, Mode, int]], base: dict[str, Any]
