@@ -25,6 +25,7 @@ class Permission(StrEnum):
     POLICY_EDIT = "policy.edit"
     TOKEN_MANAGE = "token.manage"  # noqa: S105 - the name of a permission
     AUDIT_VIEW = "audit.view"
+    CHANNEL_MANAGE = "channel.manage"
     ACCOUNT_MANAGE = "account.manage"
 
     @property
@@ -39,6 +40,7 @@ SENTENCES = {
     Permission.POLICY_EDIT: "change policies and arm automation again",
     Permission.TOKEN_MANAGE: "make and revoke API tokens",
     Permission.AUDIT_VIEW: "see the whole audit trail, log-ins too, and export it",
+    Permission.CHANNEL_MANAGE: "set up the channels by which people are told",
     Permission.ACCOUNT_MANAGE: "give and take roles",
 }
 
@@ -49,7 +51,8 @@ ROLE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Role.VIEWER: _VIEWER,
     Role.OPERATOR: _OPERATOR,
     Role.APPROVER: _APPROVER,
-    Role.POLICY_ADMIN: _VIEWER | {Permission.POLICY_EDIT, Permission.TOKEN_MANAGE, Permission.AUDIT_VIEW},
+    Role.POLICY_ADMIN: _VIEWER
+    | {Permission.POLICY_EDIT, Permission.TOKEN_MANAGE, Permission.AUDIT_VIEW, Permission.CHANNEL_MANAGE},
     Role.ADMIN: frozenset(Permission),
     Role.OWNER: _VIEWER,  # and to decide on their own runs, where `owners_decide` says so
 }

@@ -142,6 +142,12 @@ def _matches(route: Mapping[str, Any], about: About) -> bool:
     return not why_not({"classes": classes, "match": route.get("match", {})}, question)
 
 
+def one_line(text: str, *, most: int = 500) -> str:
+    """What a job or a person wrote, without breaks, marks that turn text around, and what can't be seen."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * most]).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 def retry_after(tries: int) -> timedelta | None:
     """How long to wait after so many tries that failed; None: it is given up."""
     waits = (10, 30, 120, 600, 1800, 3600, 2 * 3600, 4 * 3600, 8 * 3600)  # seconds; 16 hours in all

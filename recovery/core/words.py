@@ -256,3 +256,19 @@ EXCLUDE_LABELS: dict[Exclude, str] = {
     Exclude.IF_REPEATED: "exclude if it repeats",
     Exclude.HOLD: "exclude nobody, wait",
 }
+
+CHANNEL_WORDS: dict[str, StateWords] = {
+    "good": W("Delivers", "✓", "ok", "The last message arrived."),
+    "untried": W("Not tried", "○", "muted", "No message was sent by it yet: send a test."),
+    "failing": W("Fails", "◐", "warning", "The last message did not arrive; it is tried again."),
+    "dead": W("Dead", "✕", "critical", "Nothing has arrived for 10 minutes or more: whom it tells is told nothing."),
+    "off": W("Off", "■", "muted", "Nothing is sent by it."),
+}
+
+DELIVERY_WORDS: dict[str, StateWords] = {
+    "waiting": W("Waiting", "◌", "info", "It is sent next."),
+    "retrying": W("Tried again", "◐", "warning", "It did not arrive yet."),
+    "arrived": W("Arrived", "✓", "ok", "The receiver took it."),
+    "given_up": W("Given up", "✕", "critical", "It did not arrive and is not tried again by itself."),
+    "dropped": W("Not sent", "–", "muted", "It was not sent: nobody needed it any more."),
+}

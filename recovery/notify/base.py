@@ -39,5 +39,5 @@ class Send(Protocol):
 
 
 def link(message: Message, address: Address) -> str:
-    """The page to go to: a plain address, which carries no authority."""
+    """The page to go to: a plain address, which carries no authority. Without RECOVERY_ADDRESS only its path."""
     return address.desk.rstrip("/") + message.path

@@ -10,6 +10,8 @@ from django.core.mail import EmailMessage, get_connection
 from recovery.core.notices import Message
 from recovery.notify.base import SHOWN_CHARS, TIMEOUT_S, Address, NotSent, link
 
+PERMANENT = 500  # SMTP's codes from here on say: never
+
 
 def send(message: Message, address: Address, *, now: datetime) -> None:
     """Raises NotSent."""
@@ -20,7 +22,8 @@ def send(message: Message, address: Address, *, now: datetime) -> None:
         mail.connection = get_connection(timeout=TIMEOUT_S)
         mail.send()
     except smtplib.SMTPRecipientsRefused as error:
-        raise NotSent(f"The mail server takes none of {address.target}.", for_good=True) from error
+        for_good = all(code >= PERMANENT for code, _ in error.recipients.values())  # others may be told to come later
+        raise NotSent(f"The mail server takes none of {address.target}.", for_good=for_good) from error
     except (smtplib.SMTPException, OSError) as error:
         raise NotSent(
             f"The mail server did not take it: {str(error)[:SHOWN_CHARS] or type(error).__name__}."

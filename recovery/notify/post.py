@@ -10,54 +10,114 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import httpx
 
+from recovery.core.notices import one_line
 from recovery.http_deadline import whole_within
 from recovery.notify.base import MOST_BYTES, SHOWN_CHARS, TIMEOUT_S, Address, NotSent
 
 PORTS = {"http": 80, "https": 443}
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 GONE = 410  # the receiver's word that it never wants to hear of us again
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """An address to post to, taken apart. `host` is ASCII."""
+
+    scheme: str
+    host: str
+    port: int
+    rest: str  # path and query: whoever knows them may often post there, so nobody is shown them
+
+    @property
+    def named(self) -> str:
+        """As the Host header has it."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return name if self.port == PORTS[self.scheme] else f"{name}:{self.port}"
+
+    @property
+    def shown(self) -> str:
+        return f"{self.scheme}://{self.named}" + ("/…" if self.rest != "/" else "")
+
+
+def target_of(text: str) -> Target:
+    """Raises NotSent with a sentence that says what to give instead."""
+    if not text.isprintable() or any(char.isspace() for char in text) or "\\" in text:
+        raise NotSent("The address holds characters that no address has.", for_good=True)
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+        host = (parts.hostname or "").encode("idna").decode() if ":" not in (parts.hostname or "") else parts.hostname
+    except ValueError as error:  # UnicodeError too: a name that can't be one
+        raise NotSent("The address has no host or port that can be: https://HOST:PORT/PATH.", for_good=True) from error
+    if parts.scheme not in PORTS or not host:
+        raise NotSent("The address must begin with https:// or http://.", for_good=True)
+    if "@" in parts.netloc:
+        raise NotSent("The address must not hold a user and a password: nothing would send them.", for_good=True)
+    if port == 0:
+        raise NotSent("The address has port 0, which nobody listens at.", for_good=True)
+    rest = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(scheme=parts.scheme, host=host, port=port or PORTS[parts.scheme], rest=rest)
 
 
 def post(address: Address, body: bytes, *, headers: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
     """Send it; any answer of the 2xx kind is an arrival. Raises NotSent."""
-    parts = urlsplit(address.target)
-    if parts.scheme not in PORTS or not parts.hostname:
-        raise NotSent("The address must begin with https:// or http://.", for_good=True)
-    host, port = parts.hostname, parts.port or PORTS[parts.scheme]
-    ip = _judged(host, port, allow_private=address.allow_private)
+    target = target_of(address.target)
+    host, ip = target.host, _judged(target.host, target.port, allow_private=address.allow_private)
     literal = f"[{ip}]" if ":" in ip else ip
-    named = host if port == PORTS[parts.scheme] else f"{host}:{port}"
-    url = f"{parts.scheme}://{literal}:{port}{parts.path or '/'}" + (f"?{parts.query}" if parts.query else "")
+    url = f"{target.scheme}://{literal}:{target.port}{target.rest}"
+    headers = {"Content-Type": "application/json", **headers, "Host": target.named}
     try:
         with (
             whole_within(timeout_s) as extensions,
-            httpx.Client(verify=_verify(parts.scheme, address), timeout=timeout_s, trust_env=False) as client,
+            httpx.Client(verify=_verify(target.scheme, address), timeout=timeout_s, trust_env=False) as client,
             client.stream(
-                "POST", url, content=body, headers={"Content-Type": "application/json", **headers, "Host": named},
-                extensions={**extensions, "sni_hostname": host}, follow_redirects=False,
+                "POST", url, content=body, headers=headers, follow_redirects=False,
+                extensions={**extensions, "sni_hostname": host},
             ) as answer,
         ):  # fmt: skip
-            _judge(answer.status_code, _beginning(answer), host)
+            _judge(answer.status_code, _beginning(answer), target)
     except httpx.TimeoutException:
         raise NotSent(f"{host} did not answer within {timeout_s:g} s.") from None
     except httpx.HTTPError as error:
         raise NotSent(f"{host} can't be reached: {str(error)[:SHOWN_CHARS] or type(error).__name__}.") from error
+    except OSError as error:  # the site's own certificates can't be read, say
+        raise NotSent(f"Nothing was sent to {host}: {error.strerror or type(error).__name__}.") from error
 
 
 def _judged(host: str, port: int, *, allow_private: bool) -> str:
     """An address of the host, when all of them may be posted to."""
     addresses = _addresses(host, port)
-    inside = [each for each in addresses if not ipaddress.ip_address(each).is_global]
+    inside = [each for each in addresses if not _is_outside(each)]
     if inside and not allow_private:
         raise NotSent(
             f"{host} is at {inside[0]}, an address within the site. Allow private addresses for this channel if it is "
             "meant to be.",
             for_good=True,
         )
+    if any(_real(each).is_link_local for each in inside):
+        raise NotSent(
+            f"{host} is at {inside[0]}: machines tell their own secrets there. Never posted to.", for_good=True
+        )
     return addresses[0]
+
+
+def _is_outside(text: str) -> bool:
+    ip = _real(text)
+    return ip.is_global and not ip.is_multicast
+
+
+def _real(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The IPv4 address that an IPv6 one stands for: mapped, by way of 6to4, or by NAT64's prefix (RFC 6052)."""
+    ip = ipaddress.ip_address(text)
+    if isinstance(ip, ipaddress.IPv4Address):
+        return ip
+    by_nat = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in NAT64 else None
+    return ip.ipv4_mapped or ip.sixtofour or by_nat or ip
 
 
 def _addresses(host: str, port: int) -> list[str]:
@@ -85,10 +145,14 @@ def _beginning(answer: httpx.Response) -> bytes:
     return found[:MOST_BYTES]
 
 
-def _judge(status: int, body: bytes, host: str) -> None:
+def _judge(status: int, body: bytes, target: Target) -> None:
+    host = target.host
     if 200 <= status < 300:
         return
     if 300 <= status < 400:
         raise NotSent(f"{host} answers with a redirect ({status}): set the address that it points to.", for_good=True)
-    said = " ".join(body.decode(errors="replace").split())[:SHOWN_CHARS]
+    said = " ".join(body.decode(errors="replace").split())
+    for secret in (target.rest, target.rest.partition("?")[0]):  # many say what can't be found
+        said = said.replace(secret, "/…") if len(secret) > 1 else said
+    said = one_line(said, most=SHOWN_CHARS)
     raise NotSent(f"{host} answers {status}{f': {said}' if said else ''}.", for_good=status == GONE)

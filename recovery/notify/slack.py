@@ -18,23 +18,23 @@ def send(message: Message, address: Address, *, now: datetime) -> None:
 
 
 def payload(message: Message, address: Address) -> dict[str, object]:
-    """The message as blocks, with a plain text for where those aren't shown."""
-    title = escaped(message.title)
-    text = "\n".join(escaped(line) for line in message.lines)[:MOST_CHARS]
-    where = f" · {escaped(message.cluster)}" if message.cluster else ""
-    open_it = f"<{link(message, address)}|Open in Recovery Desk>"
+    """As blocks for Slack; `text` holds the same for those that show no blocks."""
+    title = f"*{escaped(message.title)}*" + (f" · {escaped(message.cluster)}" if message.cluster else "")
+    url = link(message, address)
+    open_it = f"<{url}|Open in Recovery Desk>" if address.desk else f"In Recovery Desk: {url}"
+    lines = "\n".join(escaped(line) for line in message.lines)[:MOST_CHARS] or "-"
     return {
-        "text": f"{title}: {escaped(message.lines[0]) if message.lines else ''}"[:MOST_CHARS],
-        "blocks": [
-            {"type": "section", "text": {"type": "mrkdwn", "text": f"*{title}*{where}\n{text}"}},
-            {
-                "type": "section",
-                "text": {"type": "mrkdwn", "text": open_it},
-            },
-        ],
+        "text": f"{title}\n{lines}\n{open_it}",
+        "blocks": [_section(title), _section(lines), _section(open_it)],
     }
 
 
+def _section(text: str) -> dict[str, object]:
+    """Verbatim: Slack makes no links and no mentions of its own of what looks like one."""
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
+
+
 def escaped(text: str) -> str:
-    """What a job or a person wrote makes no link, no mention and no formatting that hides something."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """What a job or a person wrote makes no link and calls nobody, neither in Slack's nor in Markdown's way."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace("@", "@\u200b").replace("](", "]\u200b(")

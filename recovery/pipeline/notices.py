@@ -6,16 +6,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
 
 from recovery import audit
 from recovery.access import SYSTEM
+from recovery.core.lifecycle import IncidentState
 from recovery.core.notices import (
     AGAIN,
     GATHER,
@@ -25,27 +29,54 @@ from recovery.core.notices import (
     Message,
     NoticeKind,
     channels_for,
+    one_line,
     retry_after,
 )
 from recovery.core.policy import DEFAULT_RULES, Traits
 from recovery.core.types import FailureClass
-from recovery.models import Channel, Cluster, Delivery, Incident, Notice
+from recovery.models import Channel, Cluster, Delivery, Incident, Notice, Outbreak
 from recovery.notify import email, slack, webhook
 from recovery.notify.base import Address, NotSent, Send
-from recovery.pipeline.leasing import Clock, with_lease
+from recovery.pipeline.leasing import DATABASE_AWAY, Clock, with_lease
 from recovery.pipeline.ruling import traits_of
 from recovery.selectors import current_policy
 
+log = logging.getLogger(__name__)
+
 SENDERS: dict[str, Send] = {"webhook": webhook.send, "slack": slack.send, "email": email.send}
 MOST = 500  # notices that are routed at a time
+MOST_SENT = 50  # messages of one channel at a time; others wait for the next look
 NAMED = 5  # cases that a message names; of more it says how many
 DEAD = timedelta(minutes=10)  # a channel that fails for so long is an alarm of its own
 ENDANGERED_AGAIN = timedelta(hours=1)
+PAUSE, LONGEST_PAUSE = timedelta(seconds=10), timedelta(minutes=5)  # of a channel that failed, before it is tried again
+# told only while the case still waits so: what was decided meanwhile needs nobody
+WAITS: dict[str, IncidentState] = {
+    NoticeKind.DECISION_NEEDED: IncidentState.AWAITING_DECISION,
+    NoticeKind.PERSON_NEEDED: IncidentState.NEEDS_PERSON,
+}
+SETTLED = "Not sent: nobody is needed any more."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Routes:
+    """What decides who is told: read once for all notices of a look."""
+
+    rules: Mapping[str, Any]
+    channels: Mapping[str, Channel]  # those that are on, by name
+
+    @classmethod
+    def now(cls) -> Routes:
+        policy = current_policy()
+        on = {channel.name: channel for channel in Channel.objects.filter(enabled=True)}
+        return cls(rules=policy.rules if policy else DEFAULT_RULES, channels=on)
 
 
 def due(now: datetime) -> list[int]:
-    """Channels that have something to send."""
-    return list(Channel.due(now).filter(enabled=True).values_list("pk", flat=True))
+    """Channels that have something to send now, and no pause. The deliveries say it: no wake-up can get lost."""
+    waiting = Delivery.objects.filter(channel=OuterRef("pk"), try_at__lte=now)
+    found = Channel.objects.filter(Q(leased_until=None) | Q(leased_until__lte=now), Exists(waiting), enabled=True)
+    return list(found.exclude(next_look_at__gt=now).values_list("pk", flat=True))
 
 
 def route(*, now: datetime) -> None:
@@ -54,6 +85,7 @@ def route(*, now: datetime) -> None:
     waiting = list(Notice.objects.filter(routed_at=None, at__lte=now - GATHER)[:MOST])
     if not waiting:
         return
+    routes = Routes.now()
     incidents = {row.pk: row for row in _incidents(row.incident_id for row in waiting)}
     groups: dict[tuple[str, object], list[Notice]] = defaultdict(list)
     for notice in waiting:
@@ -61,7 +93,12 @@ def route(*, now: datetime) -> None:
         together = ("outbreak", incident.outbreak_id) if incident and incident.outbreak_id else notice.incident_id
         groups[(notice.kind, together or f"notice {notice.pk}")].append(notice)
     for notices in groups.values():
-        _route_group(notices, [incidents[n.incident_id] for n in notices if n.incident_id in incidents], now=now)
+        try:
+            _route_group(notices, incidents, routes, now=now)
+        except DATABASE_AWAY:
+            raise
+        except Exception:  # one that can't be told must hold up no other, and no tick
+            log.exception("Notice %s can't be told", notices[0].pk)
 
 
 def _incidents(keys: Iterable[int | None]) -> list[Incident]:
@@ -80,38 +117,52 @@ def _note_dangers(*, now: datetime) -> None:
             )
 
 
-def _route_group(notices: Sequence[Notice], incidents: Sequence[Incident], *, now: datetime) -> None:
-    first = notices[0]
+def _route_group(
+    notices: Sequence[Notice], incidents: Mapping[int, Incident], routes: Routes, *, now: datetime
+) -> None:
     keys = [notice.pk for notice in notices]
     with transaction.atomic():
         if Notice.objects.filter(pk__in=keys, routed_at=None).update(routed_at=now) != len(keys):
             transaction.set_rollback(True)  # another router took some of them in this moment
             return
-        if _told_already(first, now=now):
+        if not routes.channels:
             return
-        names = sorted(_channels(first, incidents, now=now))
+        told = _told_already(notices, now=now)
+        notices = [each for each in notices if each.incident_id not in told and _still_so(each, incidents)]
+        if not notices:
+            return
+        cases = [incidents[n.incident_id] for n in notices if n.incident_id in incidents]
+        names = _channels(notices[0], cases, routes, now=now)
         if not names:
             return
-        message = _message(notices, incidents)
-        for channel in Channel.objects.filter(name__in=names, enabled=True):
+        message = _message(notices, cases)
+        for name in names:
+            channel = routes.channels[name]
             Delivery.objects.create(channel=channel, key=message.key, message=asdict(message), made_at=now, try_at=now)
-            Channel.objects.filter(pk=channel.pk).update(next_look_at=now)
 
 
-def _told_already(notice: Notice, *, now: datetime) -> bool:
-    """The same of the same case, a moment ago: a policy that changes asks every open question anew."""
-    if notice.incident_id is None or notice.kind == NoticeKind.ESCALATED:
-        return False
-    before = Notice.objects.filter(kind=notice.kind, incident_id=notice.incident_id, pk__lt=notice.pk)
-    return before.filter(routed_at__gt=now - AGAIN).exists()
+def _still_so(notice: Notice, incidents: Mapping[int, Incident]) -> bool:
+    incident = incidents.get(notice.incident_id) if notice.incident_id else None
+    return incident is None or notice.kind not in WAITS or incident.state == WAITS[notice.kind]
 
 
-def _channels(notice: Notice, incidents: Sequence[Incident], *, now: datetime) -> list[str]:
-    every = list(Channel.objects.filter(enabled=True).values_list("name", flat=True))
+def _told_already(notices: Sequence[Notice], *, now: datetime) -> set[int | None]:
+    """Cases of which the same was told a moment ago: a policy that changes asks every open question anew."""
+    kind, cases = notices[0].kind, {notice.incident_id for notice in notices if notice.incident_id is not None}
+    if not cases or kind == NoticeKind.ESCALATED:
+        return set()
+    before = Notice.objects.filter(kind=kind, incident_id__in=cases, routed_at__gt=now - AGAIN)
+    keys = [notice.pk for notice in notices]
+    return set(before.exclude(pk__in=keys).order_by().values_list("incident_id", flat=True))
+
+
+def _channels(notice: Notice, cases: Sequence[Incident], routes: Routes, *, now: datetime) -> list[str]:
+    every = sorted(routes.channels)
+    if notice.kind == NoticeKind.CHANNEL_FAILING:  # not by the one that it is about
+        every = [name for name in every if routes.channels[name].failing_since is None]
     if notice.channels:
-        return [name for name in notice.channels if name in every]
-    policy = current_policy()
-    incident = incidents[0] if incidents else None
+        return [name for name in dict.fromkeys(notice.channels) if name in every]
+    incident = cases[0] if cases else None
     about = About(
         kind=NoticeKind(notice.kind),
         traits=traits_of(incident) if incident else Traits(cluster=_cluster_name(notice)),
@@ -119,10 +170,20 @@ def _channels(notice: Notice, incidents: Sequence[Incident], *, now: datetime) -
         confidence=(incident.confidence or 0.0) if incident else 1.0,
         at=now,
     )
-    return channels_for(policy.rules if policy else DEFAULT_RULES, about, every=every)
+    return channels_for(routes.rules, about, every=every)
+
+
+def _outbreak(notice: Notice) -> Outbreak | None:
+    """The one whose opening it tells of: both are of the same moment."""
+    if notice.kind != NoticeKind.OUTBREAK:
+        return None
+    return Outbreak.objects.select_related("cluster").filter(opened_at=notice.at).first()
 
 
 def _cluster_name(notice: Notice) -> str:
+    outbreak = _outbreak(notice)
+    if outbreak is not None:
+        return outbreak.cluster.name
     if notice.cluster_id is None:
         return ""
     return Cluster.objects.filter(pk=notice.cluster_id).values_list("name", flat=True).first() or ""
@@ -137,7 +198,7 @@ def _message(notices: Sequence[Notice], incidents: Sequence[Incident]) -> Messag
         lines.append(f"and {len(cases) - NAMED} more")
     return Message(
         key=f"notice-{first.pk}", kind=first.kind, severity=first.severity, at=first.at.isoformat(),
-        title=TITLES[NoticeKind(first.kind)], lines=tuple(lines), path=_path(first, cases),
+        title=TITLES[NoticeKind(first.kind)], lines=tuple(one_line(line) for line in lines), path=_path(first, cases),
         cluster=cases[0].run.cluster.name if cases else _cluster_name(first),
         incidents=tuple(row.pk for row in cases),
     )  # fmt: skip
@@ -156,6 +217,11 @@ def _path(notice: Notice, cases: Sequence[Incident]) -> str:
         return f"/outbreaks/{cases[0].outbreak_id}/"
     if cases:
         return f"/incidents/{cases[0].pk}/"
+    outbreak = _outbreak(notice)
+    if outbreak is not None:
+        return f"/outbreaks/{outbreak.pk}/"
+    if notice.kind == NoticeKind.CHANNEL_FAILING:
+        return "/notifications/"
     if notice.kind == NoticeKind.CLUSTER_SILENT and notice.cluster_id is not None:
         return f"/clusters/{notice.cluster_id}/"
     if notice.kind in (NoticeKind.RULE_DEMOTED, NoticeKind.PROMOTION_PROPOSED):
@@ -166,36 +232,65 @@ def _path(notice: Notice, cases: Sequence[Incident]) -> str:
 # --- sending ---------------------------------------------------------------------------------------------------------
 def deliver(pk: int, *, clock: Clock) -> None:
     """Send what one channel has waiting, the oldest first; the first that does not arrive ends the look."""
+    within = timedelta(seconds=settings.LEASE_S / 4)  # the last of them has its time-out beyond
 
     def look(channel: Channel) -> datetime | None:
-        for delivery in channel.deliveries.filter(try_at__lte=clock()).order_by("try_at", "pk"):
+        began = clock()
+        if not channel.enabled:
+            return None
+        for delivery in channel.deliveries.filter(try_at__lte=began).order_by("try_at", "pk")[:MOST_SENT]:
+            if clock() - began > within:
+                return None
             if not _send(channel, delivery, now=clock()):
-                break
-        waiting = channel.deliveries.exclude(try_at=None).order_by("try_at").first()
-        return waiting.try_at if waiting is not None else None
+                return _after_pause(channel, now=clock())
+        return None
 
     with_lease(Channel, pk, look, clock=clock)
 
 
+def _after_pause(channel: Channel, *, now: datetime) -> datetime:
+    """When a channel that just failed is tried again, however much it has waiting: later, the longer it has failed."""
+    failing = now - channel.failing_since if channel.failing_since else PAUSE
+    return now + min(max(failing / 4, PAUSE), LONGEST_PAUSE)
+
+
 def _send(channel: Channel, delivery: Delivery, *, now: datetime) -> bool:
+    """False where it did not arrive."""
     message = Message.of(delivery.message)
+    this = Delivery.objects.filter(pk=delivery.pk)
+    if _settled(message):
+        this.update(try_at=None, trouble=SETTLED)
+        return True
     try:
         SENDERS[channel.kind](message, address_of(channel), now=now)
     except NotSent as failure:
         _failed(channel, delivery, failure, now=now)
         return False
-    Delivery.objects.filter(pk=delivery.pk).update(sent_at=now, try_at=None, trouble="", tries=delivery.tries + 1)
+    except Exception as error:  # whatever it is, it counts as a try: else it would be tried for ever
+        log.exception("Delivery %s to %s failed", delivery.pk, channel)
+        _failed(channel, delivery, NotSent(f"It could not be sent ({type(error).__name__})."), now=now)
+        return False
+    this.update(sent_at=now, try_at=None, trouble="", tries=delivery.tries + 1)
+    channel.failing_since = None
     Channel.objects.filter(pk=channel.pk).update(good_at=now, failing_since=None, trouble="")
     return True
+
+
+def _settled(message: Message) -> bool:
+    """Whether nobody has to do any more what it asks for; it may have waited for hours."""
+    state = WAITS.get(message.kind)
+    if state is None or not message.incidents:
+        return False
+    return not Incident.objects.filter(pk__in=message.incidents, state=state).exists()
 
 
 def _failed(channel: Channel, delivery: Delivery, failure: NotSent, *, now: datetime) -> None:
     tries, why = delivery.tries + 1, str(failure)[:300]
     wait = None if failure.for_good else retry_after(tries)
     Delivery.objects.filter(pk=delivery.pk).update(tries=tries, trouble=why, try_at=now + wait if wait else None)
-    since = channel.failing_since or now
-    Channel.objects.filter(pk=channel.pk).update(failing_since=since, trouble=why)
-    if since <= now - DEAD < now or failure.for_good:
+    channel.failing_since, channel.trouble = channel.failing_since or now, why
+    Channel.objects.filter(pk=channel.pk).update(failing_since=channel.failing_since, trouble=why)
+    if channel.failing_since <= now - DEAD or failure.for_good:
         _alarm(channel, why, now=now)
 
 
@@ -215,18 +310,3 @@ def address_of(channel: Channel) -> Address:
         target=channel.target, secret=channel.secret, allow_private=channel.allow_private, desk=settings.ADDRESS,
         ca_file=settings.WEBHOOK_CA_FILE,
     )  # fmt: skip
-
-
-def try_out(channel: Channel, *, by: str, now: datetime) -> None:
-    """Put a test message into the channel's queue."""
-    kind = NoticeKind.TEST
-    message = Message(
-        key=f"test-{channel.pk}-{now.timestamp():.6f}", kind=kind, severity=SEVERITY[kind], at=now.isoformat(),
-        title=TITLES[kind], lines=(f"{by} tries out the channel {channel.name}.",), path="/",
-    )  # fmt: skip
-    try:
-        with transaction.atomic():
-            Delivery.objects.create(channel=channel, key=message.key, message=asdict(message), made_at=now, try_at=now)
-            Channel.objects.filter(pk=channel.pk).update(next_look_at=now)
-    except IntegrityError:
-        return  # pressed twice in the same microsecond

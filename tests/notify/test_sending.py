@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -100,7 +101,11 @@ def test_a_secret_that_is_none_is_named_and_nothing_is_sent(receiver: Receiver) 
 
 
 # --- where it goes ----------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.1.2.3", "0.0.0.0"])  # noqa: S104
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.1.2.3", "0.0.0.0", "[::ffff:127.0.0.1]",  # noqa: S104
+     "[::ffff:10.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fe80::1]", "[fc00::1]", "224.0.0.1", "100.64.0.1"],
+)  # fmt: skip
 def test_addresses_within_the_site_are_refused_unless_allowed(host: str) -> None:
     with pytest.raises(NotSent, match="within the site") as caught:
         post.post(Address(target=f"http://{host}:9/x"), b"{}", headers={})
@@ -128,6 +133,48 @@ def test_it_goes_to_the_address_that_was_judged_whatever_the_name_says_a_moment_
     post.post(Address(target=f"http://hooks.example.org:{port}/x", allow_private=True), b"{}", headers={})
     assert asked.count("hooks.example.org") == 1
     assert receiver.got[0][1]["Host"] == f"hooks.example.org:{port}"
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "[fe80::1]"])
+def test_where_machines_tell_their_secrets_nothing_is_posted_though_private_ones_are_allowed(host: str) -> None:
+    with pytest.raises(NotSent, match="Never posted to") as caught:
+        post.post(Address(target=f"http://{host}/latest", allow_private=True), b"{}", headers={})
+    assert caught.value.for_good
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("http://user:pass@hooks.example.org/x", "user and a password"),
+        ("http://hooks.example.org@127.0.0.1/x", "user and a password"),
+        ("http://hooks.example.org:99999/x", "port"),
+        ("http://hooks.example.org:0/x", "port 0"),
+        ("http://hooks.example.org:x/", "port"),
+        ("http://" + "a" * 70 + ".example.org/", "host"),
+        ("http://hooks.example.org\\@127.0.0.1/", "characters"),
+        ("http://hooks.example.org/\r\nHost: x", "characters"),
+        ("http://hooks.example.org/ x", "characters"),
+        ("http://[::1/x", "host"),
+    ],
+)
+def test_an_address_that_means_two_things_is_refused_by_name(target: str, why: str) -> None:
+    with pytest.raises(NotSent, match=why) as caught:
+        post.post(Address(target=target, allow_private=True), b"{}", headers={})
+    assert caught.value.for_good
+
+
+def test_the_host_alone_is_shown_of_an_address() -> None:
+    assert post.target_of("https://hooks.example.org/services/T0/SECRET?key=x").shown == "https://hooks.example.org/…"
+    assert post.target_of("https://müller.example:8443/x").shown == "https://xn--mller-kva.example:8443/…"
+    assert post.target_of("http://[2001:db8::1]:80/").shown == "http://[2001:db8::1]"
+
+
+def test_an_answer_that_repeats_the_address_tells_nobody_of_it(receiver: Receiver) -> None:
+    receiver.answer = lambda request: reply(request, 404, f"Cannot POST {request.path}".encode())
+    with pytest.raises(NotSent) as caught:
+        post.post(to(receiver), b"{}", headers={})
+    assert "Cannot POST /…" in str(caught.value)
+    assert "hook" not in str(caught.value)
 
 
 @pytest.mark.parametrize("target", ["ftp://example.org/x", "example.org", "https://", "file:///etc/passwd"])
@@ -188,8 +235,20 @@ def test_a_slack_message_escapes_what_jobs_and_people_wrote(receiver: Receiver) 
     slack.send(MESSAGE, to(receiver), now=NOW)
     told = json.loads(receiver.got[0][2])
     assert "<!channel>" not in receiver.got[0][2].decode()
-    assert "&lt;!channel&gt; &amp; more" in told["blocks"][0]["text"]["text"]
-    assert told["blocks"][1]["text"]["text"] == "<https://desk.example.org/incidents/3/|Open in Recovery Desk>"
+    title, lines, way = (block["text"]["text"] for block in told["blocks"])
+    assert title == "*A decision is needed* · alpha"
+    assert "&lt;!channel&gt; &amp; more" in lines
+    assert way == "<https://desk.example.org/incidents/3/|Open in Recovery Desk>"
+    assert told["text"] == f"{title}\n{lines}\n{way}"  # for receivers that show no blocks
+    assert all(block["text"]["verbatim"] for block in told["blocks"])
+
+
+@pytest.mark.parametrize("name", ["@channel", "@all x", "[here](https://evil.example)", "<https://evil.example|here>"])
+def test_a_jobs_name_calls_nobody_and_makes_no_link(name: str) -> None:
+    hostile = replace(MESSAGE, lines=(name,))
+    told = json.dumps(slack.payload(hostile, Address(target="", desk="https://desk.example.org")), ensure_ascii=False)
+    assert name not in told
+    assert "@channel" not in told
 
 
 def test_a_mail_has_one_line_as_its_subject_and_goes_to_each(settings: Any) -> None:
@@ -203,8 +262,10 @@ def test_a_mail_has_one_line_as_its_subject_and_goes_to_each(settings: Any) -> N
 
 @pytest.mark.parametrize(
     ("error", "for_good"),
-    [(smtplib.SMTPRecipientsRefused({}), True), (smtplib.SMTPServerDisconnected("gone"), False), (OSError("x"), False)],
-)
+    [(smtplib.SMTPRecipientsRefused({"a@example.org": (550, b"no such user")}), True),
+     (smtplib.SMTPRecipientsRefused({"a@example.org": (450, b"come back later")}), False),
+     (smtplib.SMTPServerDisconnected("gone"), False), (OSError("x"), False)],
+)  # fmt: skip
 def test_a_mail_server_that_does_not_take_it_is_told(
     error: Exception, for_good: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
