@@ -1,6 +1,6 @@
 """Tables, constraints and querysets; no workflow."""
 
-from recovery.models.access import ApiToken, Membership
+from recovery.models.access import ApiToken, Identity, LogInTries, Membership
 from recovery.models.alarm import Alarm
 from recovery.models.audit import AuditChain, Seal
 from recovery.models.cluster import Cluster, KillSwitch, Node, NodeEvent
@@ -45,6 +45,7 @@ __all__ = [
     "Event",
     "Examination",
     "Finding",
+    "Identity",
     "Incident",
     "IncidentCost",
     "Job",
@@ -53,6 +54,7 @@ __all__ = [
     "LedgerDay",
     "LedgerEntry",
     "LogFile",
+    "LogInTries",
     "Membership",
     "MinuteRollup",
     "Node",

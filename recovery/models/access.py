@@ -34,6 +34,8 @@ class Membership(models.Model):
     scope = models.CharField(max_length=20, choices=Scope.choices, default=Scope.ALL)
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True, related_name="memberships")
     name = models.CharField(max_length=100, blank=True, default="")  # of the partition, account or Slurm user
+    # By the groups that the site's own log-in told; then it is taken as they are told no more. Else by a person.
+    by_group = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         constraints = [
@@ -62,6 +64,33 @@ class Membership(models.Model):
         if self.scope == Scope.CLUSTER:
             return f"cluster {self.cluster}"
         return f"{self.get_scope_display()} {self.name}" + (f" on {self.cluster}" if self.cluster_id else "")
+
+
+class Identity(models.Model):
+    """Whom an account belongs to at the site's own provider of log-ins: the one name there that never changes."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identity")
+    issuer = models.CharField(max_length=300)
+    subject = models.CharField(max_length=255)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="one_account_per_identity")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} at {self.issuer}"
+
+
+class LogInTries(models.Model):
+    """Tries to log in that failed in a row, with one name or from one address; also names that are no account's."""
+
+    key = models.CharField(max_length=64, primary_key=True)  # keyed digest: people type their password as their name
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="+")
+    failures = models.PositiveIntegerField(default=0)
+    last_at = models.DateTimeField()
+    locked_until = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.failures} until {self.locked_until}"
 
 
 class ApiToken(models.Model):
