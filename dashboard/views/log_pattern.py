@@ -9,12 +9,13 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from dashboard.page import DeskRequest, page
-from dashboard.views.policies import rules_of, save
+from dashboard.views.policies import save
 from recovery import selectors
 from recovery.access import Permission
 from recovery.core.logs.own_pattern import GROUPS
 from recovery.core.logs.trial import Trial, try_pattern
 from recovery.core.policy import LOG_PATTERN
+from recovery.policy_drafts import rules_of
 
 
 @require_http_methods(["GET", "POST"])

@@ -1,8 +1,7 @@
-"""The policy: what holds, its history, and for administrators the two forms that make a new version."""
+"""The policy: what holds, its history, and the table that makes a new version (policy_draft.py has the other ways)."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.contrib import messages
@@ -12,18 +11,15 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from dashboard import policy_form
 from dashboard.page import DeskRequest, page
-from recovery import selectors
+from recovery import policy_files, selectors
 from recovery.access import Permission
-from recovery.core.policy import DEFAULT_RULES, LOG_PATTERN
+from recovery.core.policy import LOG_PATTERN
 from recovery.core.types import Mode
 from recovery.models import PolicyVersion
 from recovery.pipeline import by_hand
+from recovery.policy_drafts import rules_of
 
 VERSIONS = 30
-
-
-def rules_of(version: PolicyVersion | None) -> dict[str, Any]:
-    return dict(version.rules) if version else DEFAULT_RULES
 
 
 def _context(version: PolicyVersion | None, table: policy_form.Table) -> dict[str, Any]:
@@ -31,6 +27,7 @@ def _context(version: PolicyVersion | None, table: policy_form.Table) -> dict[st
         "log_pattern": rules_of(version).get(LOG_PATTERN, ""),
         "version": version,
         "table": table,
+        "rules": rules_of(version)["rules"],
         "modes": list(Mode),
         "usual_restarts": policy_form.USUAL_RESTARTS,
         "next_number": version.number + 1 if version else 1,
@@ -56,7 +53,22 @@ def policy(request: DeskRequest, number: int) -> HttpResponse:
     newest = selectors.current_policy()
     context = _context(version, policy_form.table_of(version.rules))
     return render(
-        request, "policies/version.html", context | {"text": policy_form.as_text(version.rules), "newest": newest}
+        request, "policies/version.html", context | {"text": policy_files.write(version.rules), "newest": newest}
+    )
+
+
+@require_GET
+@page()
+def policy_yaml(request: DeskRequest, number: int) -> HttpResponse:
+    """One version as a file, for git."""
+    version = selectors.policies().filter(number=number).first()
+    if version is None:
+        raise Http404(f"There is no policy version {number}.")
+    name = f"policy-{version.number}.yaml"
+    return HttpResponse(
+        policy_files.write(version.rules),
+        content_type="application/yaml; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 
@@ -75,40 +87,6 @@ def edit(request: DeskRequest) -> HttpResponse:
         if not errors:
             return redirect("policies")
     return render(request, "policies/edit.html", context | {"errors": errors}, status=422)
-
-
-@require_http_methods(["GET", "POST"])
-@page(Permission.POLICY_EDIT)
-def advanced(request: DeskRequest) -> HttpResponse:
-    """The whole document as JSON, for rules that the table can't say."""
-    version = selectors.current_policy()
-    context = {"version": version, "text": policy_form.as_text(rules_of(version)), "place": "policies"}
-    if request.method != "POST":
-        return render(request, "policies/advanced.html", context)
-    text = request.POST.get("rules", "")
-    context |= {"text": text, "reason": request.POST.get("reason", "")}
-    try:
-        rules = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        return render(request, "policies/advanced.html", context | {"errors": [_not_json(problem)]}, status=422)
-    errors = _untried(rules, version) or save(request, rules, version)
-    if errors:
-        return render(request, "policies/advanced.html", context | {"errors": errors}, status=422)
-    return redirect("policies")
-
-
-def _untried(rules: Any, base: PolicyVersion | None) -> list[str]:
-    """A pattern for logs counts only after it was tried on a sample, which this form can't do."""
-    changed = isinstance(rules, dict) and rules.get(LOG_PATTERN) not in (None, "", rules_of(base).get(LOG_PATTERN))
-    return [f"{LOG_PATTERN}: change it under “Log pattern”, where it is tried on a sample first."] if changed else []
-
-
-def _not_json(problem: Exception) -> str:
-    if isinstance(problem, RecursionError):
-        return "This is not JSON: it is nested too deeply."
-    if isinstance(problem, json.JSONDecodeError):
-        return f"This is not JSON: line {problem.lineno}, column {problem.colno}: {problem.msg}."
-    return "This is not JSON: a number in it is too long."
 
 
 def save(request: DeskRequest, rules: Any, base: PolicyVersion | None) -> list[str]:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from recovery import audit
 from recovery.access import EVERYTHING, SYSTEM, Actor, Permission, require
@@ -162,12 +163,12 @@ def _end(row: Promotion, *, actor: Actor, reason: str, now: datetime, made: Poli
 
 
 # --- what was recorded -----------------------------------------------------------------------------------------------
-def cards(*, since: datetime) -> list[Scorecard]:
-    """The scorecards of all rules over a window."""
-    return scorecards(decided(since=since))
+def cards(*, since: datetime, only: QuerySet[Any, Any] | None = None) -> list[Scorecard]:
+    """The scorecards of all rules over a window. `only`: keys of the incidents that count; None: all."""
+    return scorecards(decided(since=since, only=only))
 
 
-def decided(*, since: datetime, rule: str | None = None) -> list[Decided]:
+def decided(*, since: datetime, rule: str | None = None, only: QuerySet[Any, Any] | None = None) -> list[Decided]:
     """Decisions since then, of one rule or of all, oldest first, with what came of them. Three queries.
 
     Of what the product itself recommended: a person's own proposal says nothing of a rule.
@@ -175,6 +176,8 @@ def decided(*, since: datetime, rule: str | None = None) -> list[Decided]:
     rows = Decision.objects.filter(at__gte=since, recommendation__proposed_by="")
     if rule is not None:
         rows = rows.filter(recommendation__rule=rule)
+    if only is not None:
+        rows = rows.filter(recommendation__incident__in=only)
     found = list(rows.select_related("recommendation__incident").order_by("-at", "-pk")[:MOST])
     incidents = {row.recommendation.incident_id for row in found}
     acted = _last_acted(incidents)

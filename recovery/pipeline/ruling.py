@@ -13,7 +13,7 @@ from recovery.access import SYSTEM
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.policy import Acted, Load, Ruling, Traits, rule_on
 from recovery.core.types import ActionKind, DecisionKind, JobState, Mode, Proposal
-from recovery.models import Action, Cluster, Decision, Incident, Node, PolicyVersion, Recommendation
+from recovery.models import Action, Attempt, Cluster, Decision, Incident, Job, Node, PolicyVersion, Recommendation
 from recovery.pipeline.decide import conclude, halted
 from recovery.pipeline.facts import current_rules, log_interval, past_failures
 from recovery.pipeline.fleet import failures_beside
@@ -133,11 +133,15 @@ def _settled_at(incident: Incident, recommendation: Recommendation) -> datetime:
 
 def traits_of(incident: Incident) -> Traits:
     """What rules can match of the job that failed."""
-    job = incident.attempt.job
+    return traits_of_job(incident.attempt.job, cluster=incident.run.cluster.name, attempt=incident.attempt)
+
+
+def traits_of_job(job: Job, *, cluster: str, attempt: Attempt | None = None) -> Traits:
+    """What rules can match of a job; where an execution is named, with what that one ran on."""
     return Traits(
-        cluster=incident.run.cluster.name, partition=job.partition, account=job.account, user=job.user, qos=job.qos,
-        job_name=job.name, labels=job.options.get("labels", {}), gpus=incident.attempt.gpus or job.gpus,
-        nodes=len(incident.attempt.nodes) or job.node_count,
+        cluster=cluster, partition=job.partition, account=job.account, user=job.user, qos=job.qos,
+        job_name=job.name, labels=job.options.get("labels", {}), gpus=(attempt and attempt.gpus) or job.gpus,
+        nodes=len(attempt.nodes if attempt else ()) or job.node_count,
     )  # fmt: skip
 
 

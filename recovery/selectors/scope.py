@@ -28,6 +28,8 @@ from recovery.models import (
     NodeEvent,
     NodeStrike,
     Outbreak,
+    PolicyVersion,
+    Promotion,
     PushToken,
     Recommendation,
     Run,
@@ -57,6 +59,8 @@ _RUN: dict[type[Model], str] = {
 _CLUSTER: dict[type[Model], str] = {
     Cluster: "pk", Node: "cluster_id", NodeEvent: "cluster_id", Suspect: "cluster_id", PushToken: "cluster_id",
 }  # fmt: skip
+# … nowhere, as it is of the whole site: everybody reads the policy; a proposal's figures are of everybody's incidents
+_SITE: dict[type[Model], Q] = {PolicyVersion: Q(pk__isnull=False), Promotion: NOTHING}
 # … its incident
 _INCIDENT: dict[type[Model], str] = {Event: "incident_id", NodeStrike: "incident_id"}
 
@@ -98,6 +102,8 @@ def _condition(model: type[Model], actor: Actor) -> Callable[[Grant], Q]:
         return lambda grant: Q(**{f"{_RUN[model]}__in": Job.objects.filter(_of_job(grant, "")).values("run_id")})
     if model in _CLUSTER:
         return lambda grant: Q() if grant.cluster_id is None else Q(**{_CLUSTER[model]: grant.cluster_id})
+    if model in _SITE:
+        return lambda grant: _SITE[model]
     if model in _INCIDENT:
         return lambda grant: Q(**{f"{_INCIDENT[model]}__in": _incidents(grant).values("pk")})
     if model is Outbreak:  # one of its incidents is enough

@@ -33,7 +33,7 @@ from tests.factories import (
 )
 
 NOT_BY_SCOPE = ("tokens/<int:pk>",)  # one's own alone, whatever the role
-GLOBAL = ("/policies/{policy}/",)  # one policy for all
+GLOBAL = ("/policies/{policy}/", "/policies/{policy}/yaml/")  # one policy for all
 
 
 @dataclass(frozen=True, kw_only=True)

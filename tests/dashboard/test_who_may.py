@@ -29,12 +29,21 @@ PAGES = [
     "/clusters/{cluster}/",
     "/policies/",
     "/policies/{policy}/",
+    "/policies/{policy}/yaml/",
+    "/policies/why/",
+    "/policies/scorecard/",
     "/audit/",
     "/admin/",
     "/shell/",
     "/search/",
 ]
-POLICY_FORMS = ["/policies/edit/", "/policies/advanced/", "/policies/log-pattern/"]
+POLICY_FORMS = [
+    "/policies/edit/",
+    "/policies/advanced/",
+    "/policies/log-pattern/",
+    "/policies/rule/",
+    "/policies/replay/",
+]
 # what changes something → the least role that may
 CHANGES = {
     "/recommendations/{recommendation}/approve/": "approver",
@@ -55,6 +64,10 @@ CHANGES = {
     "/policies/edit/": "admin",
     "/policies/advanced/": "admin",
     "/policies/log-pattern/": "admin",
+    "/policies/rule/": "admin",
+    "/policies/replay/": "admin",
+    "/promotions/{promotion}/accept/": "admin",
+    "/promotions/{promotion}/reject/": "admin",
 }
 ROLES = ["viewer", "operator", "approver", "admin"]
 OPEN = {
@@ -83,6 +96,7 @@ def numbers(question: Question) -> dict[str, int]:
         "outbreak": make_outbreak(incidents=[question.incident]).pk,
         "suspect": 1,
         "action": 1,
+        "promotion": 1,
     }
 
 

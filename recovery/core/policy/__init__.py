@@ -22,7 +22,7 @@ from recovery.core.policy.document import (
 )
 from recovery.core.policy.match import PassedOver, Question, Traits, deciding_rule
 from recovery.core.policy.reach import unreachable
-from recovery.core.policy.ruling import Acted, Load, Ruling, frozen_by, lower, room_for_exclusions, rule_on
+from recovery.core.policy.ruling import Acted, Load, Ruling, frozen_by, lower, room_for_exclusions, rule_for, rule_on
 
 __all__ = [
     "AVOID_SUSPECTS",
@@ -54,6 +54,7 @@ __all__ = [
     "problems",
     "promote_of",
     "room_for_exclusions",
+    "rule_for",
     "rule_named",
     "rule_on",
     "unreachable",

@@ -111,7 +111,7 @@ def rule_on(
     question = Question(
         traits=traits or Traits(), failure_class=diagnosis.failure_class, confidence=diagnosis.confidence, at=now
     )
-    rule, passed = _least(rules, question)
+    rule, passed = rule_for(rules, question)
     ruling = Ruling(
         mode=Mode(rule["mode"]), rule=name_of(rule), reason=_said(rule, diagnosis.failure_class), passed_over=passed,
         approval=approval_of(rule), expires_after=expires_after(rules, rule), escalate=escalate_of(rule),
@@ -153,7 +153,7 @@ def _automatic(ruling: Ruling, case: _Case, *, breaker: Mapping[str, Any]) -> Ru
     return replace(ruling, reason=f"{ruling.reason}.")
 
 
-def _least(rules: Mapping[str, Any], question: Question) -> tuple[Mapping[str, Any], tuple[PassedOver, ...]]:
+def rule_for(rules: Mapping[str, Any], question: Question) -> tuple[Mapping[str, Any], tuple[PassedOver, ...]]:
     """The rule that decides. One that is matched by labels of the comment decides only where it goes less far."""
     found, passed = deciding_rule(rules, question)
     if not question.traits.labels:

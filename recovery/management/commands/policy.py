@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from recovery import policy_files, selectors
-from recovery.core.policy import DEFAULT_RULES, Question, Traits, deciding_rule
+from recovery.core.policy import DEFAULT_RULES, Question, Traits, rule_for
 from recovery.core.policy.match import name_of
 from recovery.core.types import FailureClass
 from recovery.management.person import at_the_command_line
@@ -82,7 +82,7 @@ class Command(BaseCommand):
 
     def _why(self, options: dict[str, Any]) -> None:
         rules = read_policy(options["file"]).rules if options["file"] else _rules(selectors.current_policy())
-        rule, passed = deciding_rule(rules, _question(options))
+        rule, passed = rule_for(rules, _question(options))
         for each in passed:
             self.stdout.write(f"{each.rule}: passed over, {each.why}")
         self.stdout.write(f"{name_of(rule)}: decides, {rule['mode']}")
