@@ -103,6 +103,11 @@ def wake_examination(pk: int) -> None:
     _wake(examine_cluster, pk)
 
 
+def wake_channel(pk: int) -> None:
+    """Send what a channel has waiting now rather than at the next tick."""
+    _wake(deliver_notices, pk)
+
+
 def _wake(task: Task[..., None], pk: int) -> None:
     """Without a broker nothing is lost: the tick finds what is due."""
     try:

@@ -51,6 +51,8 @@ TABLES: dict[str, Mapping[Any, StateWords]] = {
     "role": words.ROLE_WORDS,
     "finding": words.FINDING_WORDS,
     "alarm": words.ALARM_WORDS,
+    "channel": words.CHANNEL_WORDS,
+    "delivery": words.DELIVERY_WORDS,
     "examined": words.EXAMINED_WORDS,
     "outbreak": OUTBREAK_WORDS,
     "suspect": SUSPECT_WORDS,

@@ -8,6 +8,7 @@ from recovery.api.account import Me, TokenOne, Tokens
 from recovery.api.alarms import Alarms
 from recovery.api.audit import AuditExport, AuditState, Events
 from recovery.api.base import NoSuchAddress
+from recovery.api.channels import ChannelOne, Channels, ChannelSecret, ChannelTest, Deliveries, DeliveryAgain
 from recovery.api.clusters import ClusterOne, Clusters, Examine, Health, HealthDetails
 from recovery.api.diagnose import Diagnose
 from recovery.api.fleet import (
@@ -64,6 +65,12 @@ urlpatterns = [
     path("events", Events.as_view(), name="api-events"),
     path("audit", AuditState.as_view(), name="api-audit"),
     path("audit/export", AuditExport.as_view(), name="api-audit-export"),
+    path("channels", Channels.as_view(), name="api-channels"),
+    path("channels/<int:pk>", ChannelOne.as_view(), name="api-channel"),
+    path("channels/<int:pk>/secret", ChannelSecret.as_view(), name="api-channel-secret"),
+    path("channels/<int:pk>/test", ChannelTest.as_view(), name="api-channel-test"),
+    path("deliveries", Deliveries.as_view(), name="api-deliveries"),
+    path("deliveries/<int:pk>/again", DeliveryAgain.as_view(), name="api-delivery-again"),
     path("health", Health.as_view(), name="api-health"),
     path("health/details", HealthDetails.as_view(), name="api-health-details"),
     path("ingest", Ingest.as_view(), name="api-ingest"),

@@ -85,6 +85,7 @@ TITLES: dict[NoticeKind, str] = {
 }
 
 GATHER = timedelta(seconds=15)  # so long a notice waits for others of the same outbreak: they become one message
+DEAD = timedelta(minutes=10)  # a channel that fails for so long is an alarm of its own
 AGAIN = timedelta(minutes=10)  # the same of the same case is not told twice within this
 _ORDER = {severity: place for place, severity in enumerate(Severity)}
 
@@ -140,6 +141,43 @@ def _matches(route: Mapping[str, Any], about: About) -> bool:
         confidence=about.confidence, at=about.at,
     )  # fmt: skip
     return not why_not({"classes": classes, "match": route.get("match", {})}, question)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """Channels that are told of some failure classes: of each severity, always and where a route's match allows it."""
+
+    classes: tuple[FailureClass | None, ...]  # None: what is of no case, as a cluster that does not answer
+    always: tuple[tuple[str, ...], ...]  # by severity, most urgent first
+    perhaps: tuple[tuple[str, ...], ...]
+
+
+MOST_URGENT_FIRST = tuple(reversed(Severity))
+_EXAMPLE = {S.INFO: K.CASE_CLOSED, S.WARNING: K.ALARM, S.DECISION: K.DECISION_NEEDED, S.URGENT: K.ESCALATED}
+
+
+def who_is_told(rules: Mapping[str, Any], *, every: Sequence[str], at: datetime) -> list[Told]:
+    """The routes as a table: classes of which the same channels are told stand together."""
+    routes = rules.get("notify")
+    sure = {} if routes is None else {"notify": [route for route in routes if not route.get("match")]}
+    wide = {} if routes is None else {"notify": [{**route, "match": {}} for route in routes]}
+    together: dict[tuple[Any, Any], list[FailureClass | None]] = {}
+    for found in (None, *FailureClass):
+        always, perhaps = [], []
+        for severity in MOST_URGENT_FIRST:
+            about = About(kind=_EXAMPLE[severity], traits=Traits(), failure_class=found, confidence=1.0, at=at)
+            always.append(tuple(channels_for(sure, about, every=every)))
+            perhaps.append(tuple(name for name in channels_for(wide, about, every=every) if name not in always[-1]))
+        together.setdefault((tuple(always), tuple(perhaps)), []).append(found)
+    return [Told(classes=tuple(c), always=always, perhaps=perhaps) for (always, perhaps), c in together.items()]
+
+
+def named_channels(rules: Mapping[str, Any]) -> list[str]:
+    """Those that routes and escalations name, each once."""
+    listed = [route["to"] for route in rules.get("notify") or ()]
+    escalating = [*rules.get("rules", ()), rules.get("default", {})]
+    listed += [rule["escalate"]["to"] for rule in escalating if rule.get("escalate")]
+    return list(dict.fromkeys(name for names in listed for name in names))
 
 
 def one_line(text: str, *, most: int = 500) -> str:

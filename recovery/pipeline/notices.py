@@ -22,6 +22,7 @@ from recovery.access import SYSTEM
 from recovery.core.lifecycle import IncidentState
 from recovery.core.notices import (
     AGAIN,
+    DEAD,
     GATHER,
     SEVERITY,
     TITLES,
@@ -47,7 +48,6 @@ SENDERS: dict[str, Send] = {"webhook": webhook.send, "slack": slack.send, "email
 MOST = 500  # notices that are routed at a time
 MOST_SENT = 50  # messages of one channel at a time; others wait for the next look
 NAMED = 5  # cases that a message names; of more it says how many
-DEAD = timedelta(minutes=10)  # a channel that fails for so long is an alarm of its own
 ENDANGERED_AGAIN = timedelta(hours=1)
 PAUSE, LONGEST_PAUSE = timedelta(seconds=10), timedelta(minutes=5)  # of a channel that failed, before it is tried again
 # told only while the case still waits so: what was decided meanwhile needs nobody

@@ -17,8 +17,10 @@ from recovery.models import (
     Action,
     Alarm,
     Attempt,
+    Channel,
     Checkpoint,
     Cluster,
+    Delivery,
     Event,
     Incident,
     Job,
@@ -106,6 +108,8 @@ def _condition(model: type[Model], actor: Actor) -> Callable[[Grant], Q]:
         return lambda grant: _SITE[model]
     if model in _INCIDENT:
         return lambda grant: Q(**{f"{_INCIDENT[model]}__in": _incidents(grant).values("pk")})
+    if model in (Channel, Delivery):  # of the whole site: for those whose role is for everything
+        return lambda grant: NOTHING
     if model is Outbreak:  # one of its incidents is enough
         return lambda grant: Q(pk__in=_incidents(grant).exclude(outbreak=None).values("outbreak_id"))
     raise TypeError(f"Nothing says who may see rows of {model.__name__}: add it to recovery/selectors/scope.py.")
