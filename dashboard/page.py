@@ -15,8 +15,9 @@ from django.shortcuts import render
 from django.utils import timezone
 from django_htmx.middleware import HtmxDetails
 
-from dashboard import errors
+from dashboard import confirm, errors
 from dashboard.reads.shell import SESSION_KEY
+from recovery import sessions
 from recovery.access import Actor, Forbidden, Permission, actor_for, require
 from recovery.models import Cluster
 from recovery.selectors import NotFound
@@ -49,6 +50,8 @@ def page(permission: Permission = Permission.VIEW, *, of: type[Model] | None = N
             desk = cast(DeskRequest, request)
             desk.now = timezone.now()
             desk.actor = actor_for(request.user)
+            if request.method == "POST" or not request.headers.get("HX-Request"):
+                sessions.touch(request.session, now=desk.now)
             response = _answer(view, desk, permission, of, *args, **kwargs)
             response.headers.setdefault("Cache-Control", "no-store")  # nothing is left behind after the log-out
             return response
@@ -71,7 +74,7 @@ def _answer(
         if of is not None and request.actor.can(Permission.VIEW):
             _reach(of, cast(int, kwargs["pk"]), request.actor, permission)
         require(request.actor, permission)
-        return view(request, *args, **kwargs)
+        return confirm.ask(request, request.user, permission) or view(request, *args, **kwargs)
     except Forbidden as refusal:
         return errors.forbidden(request, refusal)
     except Http404 as missing:

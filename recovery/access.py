@@ -44,6 +44,9 @@ SENTENCES = {
     Permission.ACCOUNT_MANAGE: "give and take roles",
 }
 
+# Whoever uses a session gives the password again before these, once it is a while ago (recovery/sessions.py).
+ASKS_AGAIN = frozenset({Permission.POLICY_EDIT, Permission.TOKEN_MANAGE, Permission.ACCOUNT_MANAGE})
+
 _VIEWER = frozenset({Permission.VIEW})
 _OPERATOR = _VIEWER | {Permission.OPERATE, Permission.TOKEN_MANAGE}
 _APPROVER = _OPERATOR | {Permission.DECIDE}

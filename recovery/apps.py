@@ -19,6 +19,7 @@ class RecoveryConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("recovery.checks")  # registers them; it reads models, so it can't be imported earlier
+        import_module("recovery.sessions")  # listens for log-ins
         post_migrate.connect(guard_tables, sender=self)
         if settings.SIGNATURES:
             read_site_rules(settings.SIGNATURES)

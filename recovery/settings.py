@@ -165,7 +165,15 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("RECOVERY_BEHIND_PROXY", False) else None
-SESSION_COOKIE_AGE = 12 * 3600  # one shift
+SESSION_ENGINE = "recovery.sessions"
+SESSION_COOKIE_AGE = int(env_float("RECOVERY_SESSION_S", 43_200, least=60))  # one shift, however busy
+SESSION_IDLE_S = env_float("RECOVERY_SESSION_IDLE_S", 7200, least=60)
+# Policies, roles, tokens, and automation armed again: after so long the password is asked for once more.
+ASK_AGAIN_S = env_float("RECOVERY_ASK_AGAIN_S", 1800, least=0)
+LOCK_AFTER = env_float(
+    "RECOVERY_LOCK_AFTER", 5, least=1
+)  # failed tries with one name; from one address four times so many
+LOCK_S = env_float("RECOVERY_LOCK_S", 60, least=1)  # the first time; each further failure doubles it, up to an hour
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
 

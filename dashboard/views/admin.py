@@ -19,7 +19,7 @@ from recovery import selectors
 from recovery.access import EVERYTHING, ROLE_PERMISSIONS, Permission
 from recovery.models import Cluster, Membership
 from recovery.models.access import Role, Scope
-from recovery.pipeline import accounts, by_hand
+from recovery.pipeline import accounts, by_hand, lock_out
 from recovery.pipeline.invalid import Invalid
 from recovery.selectors.scope import visible_to
 
@@ -41,6 +41,7 @@ def _context(request: DeskRequest) -> dict[str, Any]:
         ],
         "members": _members() if actor.sees_everything else None,
         "manages": manages,
+        "locked": lock_out.locked_accounts(now=now) if manages else [],
         "scopes": Scope.choices if manages else (),
         "role_choices": Role.choices if manages else (),
         "roles": [(Role(role), _sentences(Role(role))) for role in ROLE_PERMISSIONS],
@@ -91,6 +92,18 @@ def take_role(request: DeskRequest, pk: int) -> HttpResponse:
         return render(request, "admin.html", _context(request) | {"role_problem": problem.errors}, status=422)
     told = f"{row.user.username} is no longer {row.get_role_display().lower()} for {row.where}."
     messages.success(request, told, extra_tags="ok")
+    return redirect("admin")
+
+
+@require_POST
+@page(Permission.ACCOUNT_MANAGE)
+def unlock(request: DeskRequest, pk: int) -> HttpResponse:
+    """Let an account that failed to log in too often try again at once."""
+    user = User.objects.filter(pk=pk).first()
+    if user is None:
+        raise Http404(f"There is no account {pk}.")
+    if lock_out.unlock(user, actor=request.actor, now=request.now):
+        messages.success(request, f"{user.username} can log in again.", extra_tags="ok")
     return redirect("admin")
 
 

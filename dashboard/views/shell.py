@@ -41,8 +41,8 @@ def preferences(request: DeskRequest) -> HttpResponse:
 
 
 def back_to(request: HttpRequest) -> str:
-    """The page that the form names, if it is one of ours."""
-    wanted = request.POST.get("next", "")
+    """The page that the form or the address names, if it is one of ours."""
+    wanted = request.POST.get("next") or request.GET.get("next", "")
     allowed = url_has_allowed_host_and_scheme(
         wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from rest_framework.permissions import BasePermission
+from django.contrib.auth.models import User
+from django.utils import timezone
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from recovery.access import Forbidden, Permission, require
+from recovery import sessions
+from recovery.access import ASKS_AGAIN, Forbidden, Permission, require
 from recovery.api.authentication import actor_of
 from recovery.models import PushToken
 
@@ -46,3 +49,11 @@ def _hold(request: Request, permission: Permission) -> None:
             f"The token needs the scope {permission}, and its owner a role that has this permission."
         )
     require(actor, permission)
+    if actor.kind == "user" and permission in ASKS_AGAIN and request.method not in SAFE_METHODS:
+        _ask_again(request)
+
+
+def _ask_again(request: Request) -> None:
+    session = request._request.session
+    if isinstance(request.user, User) and sessions.asks_again(session, request.user, now=timezone.now()):
+        raise Forbidden("It is a while since you gave your password: give it again at /confirm/, then repeat this.")

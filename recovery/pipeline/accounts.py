@@ -8,7 +8,7 @@ from datetime import datetime
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from recovery import audit
+from recovery import audit, sessions
 from recovery.access import EVERYTHING, Actor, Permission, actor_for, require
 from recovery.models import Cluster, Membership
 from recovery.models.access import Role, Scope
@@ -37,6 +37,7 @@ def made(user: User, *, actor: Actor, now: datetime) -> None:
 
 
 def password_changed(user: User, *, actor: Actor, now: datetime) -> None:
+    sessions.end_all(user, now=now)
     _record("account.password_changed", user, actor=actor, now=now, reason=f"Account {user.username}")
 
 
@@ -129,6 +130,7 @@ def _keep_an_administrator(before: int) -> None:
 
 def _role(user: User, row: Membership, *, old: str, new: str, actor: Actor, now: datetime) -> None:
     reason = f"Account {user.username}, for {row.where}"
+    sessions.end_all(user, now=now)
     _record("account.role_changed", user, actor=actor, now=now, reason=reason, old=old, new=new)
 
 

@@ -92,7 +92,8 @@ def addresses(foreign: Foreign, templates: list[str]) -> list[str]:
 
 def test_each_address_that_names_a_row_says_of_what_it_is() -> None:
     """Else nobody asks whether that row may be seen."""
-    own = {"tokens/<int:pk>", "admin/roles/<int:pk>/take/"}  # one's own alone; roles are of the whole site
+    # one's own alone; roles and accounts are of the whole site
+    own = {"tokens/<int:pk>", "admin/roles/<int:pk>/take/", "admin/accounts/<int:pk>/unlock/"}
     for pattern in dashboard_urls:
         if "<int:pk>" in (route := str(pattern.pattern)) and route not in own:
             assert vars(pattern.callback).get("of") is not None, route

@@ -36,6 +36,7 @@ PAGES = [
     "/admin/",
     "/shell/",
     "/search/",
+    "/confirm/",
 ]
 POLICY_FORMS = [
     "/policies/edit/",
@@ -60,6 +61,7 @@ CHANGES = {
     "/push-tokens/{token}/revoke/": "operator",
     "/clusters/{cluster}/arm/": "admin",
     "/admin/roles/give/": "admin",
+    "/admin/accounts/{account}/unlock/": "admin",
     "/admin/roles/{role}/take/": "admin",
     "/channels/make/": "admin",
     "/channels/{channel}/change/": "admin",
@@ -101,6 +103,7 @@ def numbers(question: Question) -> dict[str, int]:
         "channel": 1,
         "delivery": 1,
         "role": 1,
+        "account": 1,
         "node": make_node(cluster=question.incident.run.cluster).pk,
         "outbreak": make_outbreak(incidents=[question.incident]).pk,
         "suspect": 1,

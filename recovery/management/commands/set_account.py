@@ -17,7 +17,7 @@ from django.db import transaction
 from recovery.management.person import at_the_command_line
 from recovery.models import Membership
 from recovery.models.access import Role
-from recovery.pipeline import accounts
+from recovery.pipeline import accounts, lock_out
 from recovery.pipeline.invalid import Invalid
 
 
@@ -37,6 +37,9 @@ class Command(BaseCommand):
         )
         parser.add_argument("--take", action="store_true", help="take the role for this scope instead of giving it")
         parser.add_argument("--password", action="store_true", help="give an existing account a new password")
+        parser.add_argument(
+            "--unlock", action="store_true", help="forget tries to log in that failed, so it can at once"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         name, role = options["name"], options["role"]
@@ -51,6 +54,8 @@ class Command(BaseCommand):
                 user = _with_password(user, name, password)
                 if role:
                     _change(user, Role(role), options)
+                if options["unlock"]:
+                    lock_out.unlock(user, actor=at_the_command_line(), now=datetime.now(UTC))
         except Invalid as problem:
             raise CommandError(" ".join(problem.errors)) from problem
         self.stdout.write(f"{name} is {roles_of(user)}.")
