@@ -79,7 +79,7 @@ def may_hear(actor: Actor, change: Change) -> bool:
         return change.place is not None and actor.can(Permission.VIEW, change.place)
     if change.kind == "cluster":
         return change.subject.isdecimal() and any(grant.touches(int(change.subject)) for grant in actor.grants or ())
-    return change.kind == "policy"
+    return change.kind in ("policy", "desk")
 
 
 _COLUMNS = ("id", "subject_kind", "subject_id", "incident_id", "verb")

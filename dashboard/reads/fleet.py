@@ -8,9 +8,11 @@ from datetime import datetime
 
 from dashboard.reads import cases
 from recovery.access import Actor
+from recovery.core.lifecycle import IncidentState
 from recovery.core.node_memory import Standing, standing, weigh
 from recovery.core.types import NodeState
 from recovery.models import Cluster, Incident, Node, NodeStrike, Outbreak, Suspect
+from recovery.pipeline.decide import may_approve
 from recovery.pipeline.suspects import LIMITS, as_strike, strikes_of
 from recovery.selectors import fleet_reads
 from recovery.selectors.scope import visible_to
@@ -68,6 +70,7 @@ class RunInIt:
 class OutbreakPage:
     outbreak: Outbreak
     runs: tuple[RunInIt, ...]
+    waiting: tuple[cases.Row, ...]  # those of its incidents that wait for a decision that the reader may take
 
     @property
     def state(self) -> str:
@@ -81,7 +84,12 @@ def outbreak_page(pk: int, *, actor: Actor) -> OutbreakPage:
     by_run: dict[int, list[cases.Row]] = {}
     for row in found:
         by_run.setdefault(row.incident.run_id, []).append(row)
-    return OutbreakPage(outbreak=outbreak, runs=tuple(RunInIt(row=own[0], times=len(own)) for own in by_run.values()))
+    asked = [row for row in found if row.case.state is IncidentState.AWAITING_DECISION]
+    return OutbreakPage(
+        outbreak=outbreak,
+        runs=tuple(RunInIt(row=own[0], times=len(own)) for own in by_run.values()),
+        waiting=tuple(row for row in asked if row.case.recommendation and may_approve(actor, row.case.recommendation)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,8 +11,9 @@ from django.conf import settings
 from recovery.access import Actor
 from recovery.core.lifecycle import PERSON_STATES
 from recovery.core.types import Mode
-from recovery.models import Cluster, Event, Incident, Membership, PolicyVersion
+from recovery.models import Cluster, Event, Incident, KillSwitch, Membership, PolicyVersion
 from recovery.models.access import Role
+from recovery.pipeline.ruling import TRIP_SHOWN
 from recovery.selectors.scope import visible_to
 
 SESSION_KEY = "cluster"
@@ -46,11 +47,17 @@ class Shell:
     pictures: tuple[Picture, ...]  # of the chosen clusters, the worst first
     automation: Automation
     needs_person: int
+    switch: KillSwitch | None  # pulled: nothing is done by policy on any cluster
+    tripped: tuple[Cluster, ...]  # in view: the breaker stopped something there lately
     newest_event: int  # the page shows everything up to here; its stream of changes begins here
 
     @property
     def in_view(self) -> tuple[Cluster, ...]:
         return (self.chosen,) if self.chosen else self.clusters
+
+    @property
+    def paused(self) -> tuple[Cluster, ...]:
+        return tuple(cluster for cluster in self.in_view if cluster.paused_at is not None)
 
     @property
     def worst(self) -> Picture | None:
@@ -89,8 +96,12 @@ def picture_of(cluster: Cluster, *, now: datetime) -> Picture:
     return Picture(cluster=cluster, state="live", cause="")
 
 
-def automation_of(clusters: Sequence[Cluster], policy: PolicyVersion | None) -> Automation:
+def automation_of(
+    clusters: Sequence[Cluster], policy: PolicyVersion | None, *, switch: KillSwitch | None
+) -> Automation:
     """The state that the top bar shows: a pause first, else the furthest mode that any rule of the policy gives."""
+    if switch is not None:
+        return Automation(state="paused", reason=f"Everywhere, by {switch.pulled_by}: {switch.reason}")
     paused = [cluster for cluster in clusters if cluster.paused_at is not None]
     if paused:
         told = "; ".join(f"{c.name} by {c.paused_by}: {c.paused_reason}" for c in paused)
@@ -108,7 +119,7 @@ def furthest_mode(policy: PolicyVersion) -> Mode:
 
 
 def shell(chosen: str, *, actor: Actor, now: datetime) -> Shell:
-    """Four queries: the newest event, clusters, the newest policy, the count of incidents that need a person."""
+    """Five queries: the newest event, clusters, the policy, the kill switch, how many incidents need a person."""
     newest = Event.objects.order_by("-id").values_list("id", flat=True).first()  # first: what comes later is told
     clusters = tuple(visible_to(Cluster.objects.all(), actor))
     found = next((cluster for cluster in clusters if cluster.name == chosen), None)
@@ -117,12 +128,15 @@ def shell(chosen: str, *, actor: Actor, now: datetime) -> Shell:
     waiting = visible_to(Incident.objects.filter(state__in=PERSON_STATES), actor)
     if found:
         waiting = waiting.filter(run__cluster=found)
+    switch = KillSwitch.objects.first()
     return Shell(
         clusters=clusters,
         chosen=found,
         pictures=tuple(pictures),
-        automation=automation_of(in_view, PolicyVersion.objects.order_by("-number").first()),
+        automation=automation_of(in_view, PolicyVersion.objects.order_by("-number").first(), switch=switch),
         needs_person=waiting.count(),
+        switch=switch,
+        tripped=tuple(c for c in in_view if c.tripped_at is not None and now - c.tripped_at < TRIP_SHOWN),
         newest_event=newest or 0,
     )
 

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 from dashboard import icons, wording
 from dashboard.reads.shell import Picture, picture_of
 from dashboard.timeline import Stage
-from recovery.access import Actor, Permission, Subject
+from recovery.access import EVERYTHING, Actor, Permission, Subject
 from recovery.core import words
 from recovery.core.fleet import OUTBREAK_WORDS, SHARED_LABELS, SUSPECT_WORDS
 from recovery.core.lifecycle import INCIDENT_WORDS, StateWords
@@ -61,6 +61,7 @@ TABLES: dict[str, Mapping[Any, StateWords]] = {
 _LABELS: dict[str, Mapping[Any, str]] = {
     "failure": {key: label for key, (label, _) in words.FAILURE_LABELS.items()},
     "restart": words.RESTART_LABELS,
+    "rejection": {str(code): text for code, text in words.REJECTION_LABELS.items()},
     "exclude": words.EXCLUDE_LABELS,
     "shared": {str(kind): label for kind, label in SHARED_LABELS.items()},
 }
@@ -243,6 +244,12 @@ def may_operate(actor: Actor | None, subject: Subject) -> bool:
 
 
 @register.filter
+def may_stop_all(actor: Actor | None) -> bool:
+    """Whether they may pull the kill switch."""
+    return actor is not None and actor.can(Permission.OPERATE, EVERYTHING)
+
+
+@register.filter
 def may_decide(actor: Actor | None, subject: Subject) -> bool:
     return actor is not None and actor.can(Permission.DECIDE, subject)
 
@@ -327,6 +334,15 @@ CONSEQUENCES = {
 
 # How events read; others by their own words.
 _VERBS = {
+    "automation.stopped": "Stopped automation everywhere",
+    "automation.armed": "Armed automation everywhere",
+    "automation.tripped": "The breaker held automation back",
+    "recommendation.agreed": "Agreed to a recommendation",
+    "recommendation.escalated": "Told more people",
+    "run.taken_over": "Took over a run",
+    "run.given_back": "Gave a run back",
+    "incident.snoozed": "Snoozed a question",
+    "incident.woken": "Put a question back into the queue",
     "cluster.paused": "Paused automation",
     "cluster.armed": "Armed automation",
     "policy.saved": "Saved a policy",

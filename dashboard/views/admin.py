@@ -17,7 +17,7 @@ from dashboard.reads.shell import automation_of, picture_of
 from dashboard.views.shell import back_to
 from recovery import selectors
 from recovery.access import EVERYTHING, ROLE_PERMISSIONS, Permission
-from recovery.models import Cluster, Membership
+from recovery.models import Cluster, KillSwitch, Membership
 from recovery.models.access import Role, Scope
 from recovery.pipeline import accounts, by_hand, lock_out
 from recovery.pipeline.invalid import Invalid
@@ -32,13 +32,16 @@ def admin(request: DeskRequest) -> HttpResponse:
 
 def _context(request: DeskRequest) -> dict[str, Any]:
     policy, now, actor = selectors.current_policy(), request.now, request.actor
+    switch = KillSwitch.objects.first()
     clusters = list(visible_to(selectors.clusters(), actor))
     manages = actor.can(Permission.ACCOUNT_MANAGE, EVERYTHING)
     return {
         "clusters": [
-            {"cluster": c, "picture": picture_of(c, now=now), "automation": automation_of([c], policy)}
+            {"cluster": c, "picture": picture_of(c, now=now), "automation": automation_of([c], policy, switch=switch)}
             for c in clusters
         ],
+        "switch": switch,
+        "may_arm_all": actor.can(Permission.POLICY_EDIT, EVERYTHING),
         "members": _members() if actor.sees_everything else None,
         "manages": manages,
         "locked": lock_out.locked_accounts(now=now) if manages else [],

@@ -14,9 +14,12 @@ from django.views.decorators.http import require_POST
 from dashboard import wording
 from dashboard.forms import CloseForm
 from dashboard.page import DeskRequest, page
+from dashboard.reads.approval import what_changed
+from dashboard.views import queue
 from dashboard.views.incidents import incident_context
-from recovery.access import Forbidden, Permission
-from recovery.models import Decision, Incident, Recommendation
+from recovery.access import Forbidden, Permission, require
+from recovery.core.types import Rejection
+from recovery.models import Action, Agreement, Decision, Incident, Recommendation
 from recovery.pipeline import by_hand, decide
 from recovery.pipeline.transition import LostRace
 from recovery.tasks import wake_incident
@@ -32,6 +35,7 @@ class Answer:
     typed: str = ""
     form: str = ""  # which form stays open
     undoes: int | None = None  # the action whose undoing stays open
+    points: tuple[str, ...] = ()  # what has changed since it was shown
 
 
 @require_POST
@@ -39,8 +43,15 @@ class Answer:
 def approve(request: DeskRequest, pk: int) -> HttpResponse:
     comment = request.POST.get("comment", "")
 
-    def press(shown: str) -> Decision:
-        return decide.approve(pk, shown_hash=shown, actor=request.actor, comment=comment, now=request.now)
+    def press(shown: str) -> Decision | Agreement:
+        return decide.approve(
+            pk,
+            shown_hash=shown,
+            actor=request.actor,
+            comment=comment,
+            override=request.POST.get("override", ""),
+            now=request.now,
+        )
 
     return _decide(request, pk, press, typed=comment, form="approve")
 
@@ -49,38 +60,85 @@ def approve(request: DeskRequest, pk: int) -> HttpResponse:
 @page(of=Recommendation)
 def reject(request: DeskRequest, pk: int) -> HttpResponse:
     reason = request.POST.get("reason", "")
+    rejection = request.POST.get("rejection", "")
 
     def press(shown: str) -> Decision:
-        return decide.reject(pk, shown_hash=shown, actor=request.actor, reason=reason, now=request.now)
+        return decide.reject(
+            pk,
+            shown_hash=shown,
+            actor=request.actor,
+            reason=reason,
+            rejection=Rejection(rejection) if rejection in list(Rejection) else Rejection.OTHER,
+            now=request.now,
+        )
 
     return _decide(request, pk, press, typed=reason, form="reject")
 
 
-def _decide(request: DeskRequest, pk: int, press: Callable[[str], Decision], *, typed: str, form: str) -> HttpResponse:
-    """One press: the decision, or why there is none and what to do instead."""
-    recommendation = Recommendation.objects.filter(pk=pk).first()
+Press = Callable[[str], Decision | Agreement]
+
+
+def _decide(request: DeskRequest, pk: int, press: Press, *, typed: str, form: str) -> HttpResponse:
+    recommendation = Recommendation.objects.select_related("incident").filter(pk=pk).first()
     if recommendation is None:
         raise Http404(f"There is no recommendation {pk}.")
-    try:
-        decision = press(request.POST.get("hash", ""))
-        wake_incident(recommendation.incident_id)
-        answer = Answer(tone="ok", text=_decided(decision, recommendation))
-    except decide.AlreadyDecided as taken:
-        answer = Answer(tone="warning", text=str(taken), status=409)
-    except decide.OutOfDate as old:
-        answer = Answer(tone="warning", text=str(old), status=409, typed=typed)
-    except Forbidden as refusal:
-        answer = Answer(tone="critical", text=str(refusal), status=403)
-    except ValueError as problem:
-        answer = Answer(tone="critical", text=str(problem), status=422, typed=typed, form=form)
+    answer = pressed(recommendation, lambda: press(request.POST.get("hash", "")), typed=typed, form=form)
+    if request.htmx and request.POST.get("from") == "queue":
+        return queue.answered(request, recommendation.incident_id, answer)
     return answered(request, recommendation.incident_id, answer)
 
 
-def _decided(decision: Decision, recommendation: Recommendation) -> str:
-    if decision.kind == "approve":
-        what = wording.action(recommendation.action, recommendation.exclude_nodes, recommendation.parameters)
+def pressed(
+    recommendation: Recommendation, press: Callable[[], Decision | Agreement], *, typed: str = "", form: str = ""
+) -> Answer:
+    """One press: the decision, or why there is none and what to do instead."""
+    try:
+        made = press()
+        wake_incident(recommendation.incident_id)
+        return Answer(tone="ok", text=_decided(made, recommendation))
+    except decide.AlreadyDecided as taken:
+        return Answer(tone="warning", text=str(taken), status=409)
+    except decide.OutOfDate as old:
+        recommendation.refresh_from_db()
+        points = tuple(what_changed(recommendation))
+        return Answer(tone="warning", text=str(old), status=409, typed=typed, points=points)
+    except decide.Frozen as frozen:
+        return Answer(tone="warning", text=str(frozen), status=409, typed=typed, form=form)
+    except Forbidden as refusal:
+        return Answer(tone="critical", text=str(refusal), status=403)
+    except ValueError as problem:
+        return Answer(tone="critical", text=str(problem), status=422, typed=typed, form=form)
+
+
+def _decided(made: Decision | Agreement, recommendation: Recommendation) -> str:
+    what = wording.action(recommendation.action, recommendation.exclude_nodes, recommendation.parameters)
+    if isinstance(made, Agreement):
+        more = decide.still_missing(recommendation)
+        return f"You agree: {what}. {more} more {'has' if more == 1 else 'have'} to, before anything is done."
+    if made.kind == "approve":
         return f"Approved: {what}. The intent is stored; what the scheduler does follows here."
     return "Rejected. Nothing is done to the job; it is watched whether it comes back."
+
+
+@require_POST
+@page(of=Action)
+def withdraw(request: DeskRequest, pk: int) -> HttpResponse:
+    """Take a decision back before it is begun."""
+    require(request.actor, Permission.DECIDE)
+    action = Action.objects.filter(pk=pk).first()
+    if action is None:
+        raise Http404(f"There is no action {pk}.")
+    reason = request.POST.get("reason", "")
+    try:
+        decide.withdraw(pk, reason=reason, actor=request.actor, now=request.now)
+        answer = Answer(tone="ok", text="Withdrawn before anything was done. The job is watched whether it comes back.")
+    except decide.OutOfDate as late:
+        answer = Answer(tone="warning", text=str(late), status=409)
+    except Forbidden as refusal:
+        answer = Answer(tone="critical", text=str(refusal), status=403)
+    except ValueError as problem:
+        answer = Answer(tone="critical", text=str(problem), status=422, typed=reason, form="withdraw")
+    return answered(request, action.incident_id, answer)
 
 
 def answered(request: DeskRequest, incident_id: int, answer: Answer, **more: Any) -> HttpResponse:

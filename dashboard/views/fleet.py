@@ -22,16 +22,16 @@ from recovery.selectors import NotFound, fleet_reads
 @require_GET
 @page(of=Outbreak)
 def outbreak(request: DeskRequest, pk: int) -> HttpResponse:
-    return _outbreak(request, pk)
+    return outbreak_page(request, pk)
 
 
-def _outbreak(request: DeskRequest, pk: int, *, problem: str = "", status: int = 200) -> HttpResponse:
+def outbreak_page(request: DeskRequest, pk: int, *, status: int = 200, **more: object) -> HttpResponse:
     try:
         found = reads.outbreak_page(pk, actor=request.actor)
     except NotFound as missing:
         raise Http404(str(missing)) from missing
-    context = {"found": found, "outbreak": found.outbreak, "problem": problem, "place": "incidents"}
-    return respond(request, "outbreak", ("head", "runs"), context, status=status)
+    context = {"found": found, "outbreak": found.outbreak, "place": "incidents", **more}
+    return respond(request, "outbreak", ("head", "runs", "waiting"), context, status=status)
 
 
 @require_POST
@@ -40,7 +40,7 @@ def end(request: DeskRequest, pk: int) -> HttpResponse:
     """Its failures don't belong together, or what caused them is over."""
     reason = request.POST.get("reason", "").strip()[:280]
     if not reason:
-        return _outbreak(request, pk, problem="Give a reason: it stands in the audit trail.", status=422)
+        return outbreak_page(request, pk, problem="Give a reason: it stands in the audit trail.", status=422)
     try:
         found = fleet_reads.outbreak_detail(outbreak_id=pk).outbreak
     except NotFound as missing:

@@ -1,4 +1,4 @@
-"""Incidents: the list, the approvals queue, and the page of one with its parts."""
+"""Incidents: the list, and the page of one with its parts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from dashboard.forms import CloseForm
 from dashboard.page import DeskRequest, chosen_cluster, page, respond
 from dashboard.propose_form import ProposeForm
 from dashboard.reads import cases
+from dashboard.reads.approval import Needed, needed_for
 from dashboard.reads.evidence import Surroundings, surroundings_of
 from dashboard.reads.fleet import grouped
 from dashboard.reads.shell import Picture, people_with, picture_of
-from recovery.access import Permission
-from recovery.core.lifecycle import IncidentState
+from dashboard.timeline import Case
+from recovery.access import Actor, Permission
+from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import FailureClass
+from recovery.core.words import REJECTION_LABELS
 from recovery.models import Incident
 from recovery.models.access import Role
 from recovery.pipeline import propose
+from recovery.pipeline.decide import may_reject
 from recovery.pipeline.report import incident_report
 from recovery.pipeline.subject import newest_execution
 from recovery.selectors import NotFound
@@ -55,15 +59,6 @@ def incidents(request: DeskRequest) -> HttpResponse:
 
 
 @require_GET
-@page()
-def approvals(request: DeskRequest) -> HttpResponse:
-    """What waits for a decision, the most expensive wait first."""
-    rows = cases.to_decide(chosen_cluster(request), actor=request.actor)
-    context = {"rows": rows, "filters": cases.FILTERS, "show": "approvals", "place": "incidents"}
-    return respond(request, "approvals", ("queue",), context)
-
-
-@require_GET
 @page(of=Incident)
 def incident(request: DeskRequest, pk: int) -> HttpResponse:
     """One incident; `shown` is the version of the decide box that the reader has before them."""
@@ -83,7 +78,9 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         raise Http404(str(missing)) from missing
     picture = picture_of(found.incident.run.cluster, now=request.now)
     waits = found.case.state is IncidentState.AWAITING_DECISION
-    may_decide = request.actor.can(Permission.DECIDE, found.incident)
+    asked = found.case.recommendation if waits else None
+    needed = needed_for([asked], actor=request.actor, now=request.now)[asked.pk] if asked is not None else None
+    may_decide = needed is not None and (needed.may_approve or needed.may_reject)
     return {
         "found": found,
         "incident": found.incident,
@@ -92,12 +89,15 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         "action": found.case.action,
         "on": f"incident-{pk}",
         "picture": picture,
-        "decide_version": decide_version(found, picture),
+        "decide_version": decide_version(found, picture, needed),
+        "needed": needed,
+        "rejections": REJECTION_LABELS.items(),
+        "may_withdraw": _may_withdraw(found.case, request.actor),
         "waits": waits,
         "box_title": box_title(found),
         "expired": waits and found.case.expired(request.now),
         "may_decide": may_decide,
-        "approvers": people_with(Role.APPROVER, Role.ADMIN) if waits and not may_decide else [],
+        "approvers": _who_can(needed) if needed is not None and not needed.may_approve else [],
         "cost": incident_report(found.incident, now=request.now),
         "close_form": CloseForm(),
         **_proposable(request, found.incident),
@@ -116,6 +116,19 @@ def _proposable(request: DeskRequest, incident: Incident) -> dict[str, Any]:
     }
 
 
+def _who_can(needed: Needed) -> list[str]:
+    """Whom somebody turns to who has no say."""
+    return people_with(Role.ADMIN, Role(needed.approval.role))
+
+
+def _may_withdraw(case: Case, actor: Actor) -> bool:
+    """Whether what was decided is not begun yet, and the reader may take it back."""
+    action, asked = case.action, case.recommendation
+    return (
+        action is not None and action.state == ActionState.INTENDED and asked is not None and may_reject(actor, asked)
+    )
+
+
 def box_title(found: cases.IncidentPage) -> str:
     """What the box is about: something to decide, what was done, or what we would do."""
     if found.case.state is IncidentState.AWAITING_DECISION:
@@ -125,11 +138,12 @@ def box_title(found: cases.IncidentPage) -> str:
     return "What was decided" if found.case.decision is not None else "What is proposed"
 
 
-def decide_version(found: cases.IncidentPage, picture: Picture) -> str:
+def decide_version(found: cases.IncidentPage, picture: Picture, needed: Needed | None) -> str:
     """Changes whenever the decide box would read differently."""
     case = found.case
     parts = [case.incident.state, picture.state, found.checkpoint.state if found.checkpoint else ""]
     parts.append(str(case.recommendation.pk) if case.recommendation else "")
+    parts += [needed.version if needed else "", case.incident.run.hands_off_by]
     if case.action is not None:
         parts += [case.action.state, str(len(case.action.calls)), case.action.detail]
     return "-".join(parts)

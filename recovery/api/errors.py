@@ -21,7 +21,7 @@ from rest_framework.response import Response
 from recovery.access import Forbidden
 from recovery.api.tokens import Invalid
 from recovery.pipeline import by_hand
-from recovery.pipeline.decide import AlreadyDecided, OutOfDate
+from recovery.pipeline.decide import AlreadyDecided, Frozen, OutOfDate
 from recovery.pipeline.transition import LostRace
 from recovery.selectors import NotFound
 
@@ -41,6 +41,7 @@ ANSWERS: dict[type[Exception], tuple[HTTPStatus, str]] = {
     OutOfDate: (HTTPStatus.CONFLICT, "out_of_date"),
     LostRace: (HTTPStatus.CONFLICT, "out_of_date"),
     AlreadyDecided: (HTTPStatus.CONFLICT, "already_decided"),
+    Frozen: (HTTPStatus.CONFLICT, "frozen"),
 }
 
 UNAVAILABLE = "The database does not answer; nothing was changed. Try again in a moment."

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import django_filters
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_field
 from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from recovery import selectors
 from recovery.access import Permission
 from recovery.api.base import DeskView, Row, Rows
-from recovery.api.fields import ClusterRef, Finite, Shape, Word
+from recovery.api.fields import Choice, ClusterRef, Finite, Shape, Word
 from recovery.api.parsing import ClusterFilter, FlagFilter, KeyFilter, OneOf
 from recovery.api.schema import Failure
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import ActionKind, DecisionKind, Mode
-from recovery.models import Decision, Recommendation
+from recovery.core.policy import Approval
+from recovery.core.types import ActionKind, DecisionKind, Mode, Rejection
+from recovery.models import Agreement, Decision, Recommendation
 from recovery.pipeline import decide
 from recovery.tasks import wake_incident
 
@@ -49,8 +53,32 @@ class DecisionShape(Shape):
     kind = Word(DecisionKind)
     actor_name = serializers.CharField(help_text="Who decided; a policy's decision is the product's own.")
     reason = serializers.CharField()
+    rejection = Word(Rejection, or_null=True, help_text="Why it was rejected, of the short list; null: it was not.")
+    overrode = serializers.CharField(help_text='Name of the freeze that it was made in spite of; "": none.')
     at = serializers.DateTimeField()
     hash = serializers.CharField(help_text="Of what was shown and decided on.")
+
+
+class ApprovalShape(Shape):
+    """What deciding takes."""
+
+    count = serializers.IntegerField(help_text="So many different people have to agree.")
+    role = serializers.CharField(help_text="Each with this role or more.")
+    four_eyes = serializers.BooleanField(help_text="Who proposed it, or whose job it is, does not agree alone.")
+    comment = serializers.BooleanField(help_text="Each approval says why.")
+    owner = serializers.BooleanField(help_text="The job's user counts as one.")
+
+
+class AgreementShape(Shape):
+    actor_name = serializers.CharField()
+    as_owner = serializers.BooleanField(help_text="As the job's user, not by a role.")
+    comment = serializers.CharField()
+    at = serializers.DateTimeField()
+
+
+class PassedOverShape(Shape):
+    rule = serializers.CharField()
+    why = serializers.CharField(help_text="Why it did not decide.")
 
 
 class RecommendationShape(Shape):
@@ -81,7 +109,24 @@ class RecommendationShape(Shape):
     mode = Word(Mode, or_null=True, help_text="How far the policy lets the product go here.")
     mode_reason = serializers.CharField(help_text="The rule that says so.")
     policy_version = serializers.IntegerField(source="policy.number", allow_null=True, default=None)
+    rule = serializers.CharField(help_text="Of the policy: the one that decided.")
+    passed_over = PassedOverShape(many=True, help_text="Rules before it, and why they did not decide.")
+    shadow = serializers.BooleanField(help_text="It would have gone by itself; its rule is in shadow.")
+    amends_id = serializers.IntegerField(allow_null=True, help_text="The question that it was proposed instead of.")
+    approval = serializers.SerializerMethodField(help_text="What deciding on it takes.")
+    agreements = AgreementShape(many=True, help_text="Who has agreed so far, the first one first.")
+    missing = serializers.SerializerMethodField(help_text="So many more have to agree; 0 once it is decided.")
     decision = serializers.SerializerMethodField()
+
+    @extend_schema_field(ApprovalShape())
+    def get_approval(self, recommendation: Recommendation) -> dict[str, object]:
+        return asdict(Approval(**recommendation.approval))
+
+    @extend_schema_field(serializers.IntegerField())
+    def get_missing(self, recommendation: Recommendation) -> int:
+        if selectors.decision_on(recommendation) or recommendation.superseded_at is not None:
+            return 0
+        return decide.still_missing(recommendation, list(recommendation.agreements.all()))
 
     @extend_schema_field(DecisionShape(allow_null=True))
     def get_decision(self, recommendation: Recommendation) -> dict[str, object] | None:
@@ -120,7 +165,8 @@ class ShownHash(serializers.RegexField):
 CONFLICT = OpenApiResponse(
     Failure,
     description="`out_of_date`: what was shown no longer holds, so nothing was decided; read it again. "
-    "`already_decided`: somebody was first; the message says who.",
+    "`already_decided`: somebody was first; the message says who. `frozen`: a freeze holds; the message says until "
+    "when, and which role can decide with `override`.",
     examples=[
         OpenApiExample(
             "Somebody was first",
@@ -146,12 +192,25 @@ CONFLICT = OpenApiResponse(
 )
 
 
+class ApprovedShape(Shape):
+    """One person's approval: the decision, or an agreement to which more have to come."""
+
+    decided = serializers.BooleanField(help_text="false: more have to agree, and nothing is done yet.")
+    missing = serializers.IntegerField(help_text="So many more.")
+    kind = Word(DecisionKind)
+    actor_name = serializers.CharField()
+    reason = serializers.CharField()
+    at = serializers.DateTimeField()
+    hash = serializers.CharField(help_text="Of what was shown and approved.")
+
+
 class Approve(DeskView):
     """Approve a recommendation.
 
     The approval binds to what `hash` stands for: job, attempt, nodes, action and parameters. If any of that has
-    changed, nothing is decided and the answer is 409. The answer tells of the decision; what the scheduler then does
-    is observed, and the incident tells of it.
+    changed, nothing is decided and the answer is 409. Where the policy asks for more people the answer says how many
+    are `missing`, and nothing is done before the last one. What the scheduler then does is observed, and the incident
+    tells of it.
     """
 
     required = Permission.DECIDE
@@ -160,14 +219,18 @@ class Approve(DeskView):
     class Input(Shape):
         hash = ShownHash()
         comment = serializers.CharField(max_length=500, allow_blank=True, default="", help_text="For the audit trail.")
+        override = serializers.CharField(
+            max_length=300, allow_blank=True, default="",
+            help_text="In a freeze: why it is approved in spite of it. Takes the role that the freeze names.",
+        )  # fmt: skip
 
         class Meta:
-            ref_name = "Approval"
+            ref_name = "Approving"
 
     @extend_schema(
         operation_id="recommendations_approve",
         request=Input,
-        responses={200: DecisionShape, 409: CONFLICT},
+        responses={200: ApprovedShape, 409: CONFLICT},
         examples=[
             OpenApiExample(
                 "Approve what was read",
@@ -177,6 +240,8 @@ class Approve(DeskView):
             OpenApiExample(
                 "Approved",
                 value={
+                    "decided": True,
+                    "missing": 0,
                     "kind": "approve",
                     "actor_name": "approver",
                     "reason": "gpu-02 is already with the vendor",
@@ -191,18 +256,20 @@ class Approve(DeskView):
     def post(self, request: Request, pk: int) -> Response:
         given = self.Input(data=request.data)
         given.is_valid(raise_exception=True)
-        decision = decide.approve(
-            pk,
-            shown_hash=given.validated_data["hash"],
-            actor=self.actor,
-            comment=given.validated_data["comment"],
-            now=timezone.now(),
-        )
-        return _decided(decision)
+        data = given.validated_data
+        try:
+            made = decide.approve(
+                pk, shown_hash=data["hash"], actor=self.actor, comment=data["comment"], override=data["override"],
+                now=timezone.now(),
+            )  # fmt: skip
+        except ValueError as missing:
+            raise ValidationError({"comment": [str(missing)]}) from missing
+        wake_incident(made.recommendation.incident_id)
+        return Response(_approved(made))
 
 
 class Reject(DeskView):
-    """Reject a recommendation, with the reason.
+    """Reject a recommendation, with a reason of the short list, in words, or both.
 
     Nothing is done to the job; the case is watched on. Binds to `hash` as an approval does.
     """
@@ -212,16 +279,17 @@ class Reject(DeskView):
 
     class Input(Shape):
         hash = ShownHash()
+        rejection = Choice(
+            [each.value for each in Rejection],
+            default=Rejection.OTHER.value, help_text="What the policy's scorecard learns from.",
+        )  # fmt: skip
         reason = serializers.CharField(
-            max_length=500,
-            help_text="For the audit trail and for whoever looks next.",
-            error_messages=dict.fromkeys(
-                ("required", "null", "blank"), "Give a reason: it is what the next person learns from."
-            ),
-        )
+            max_length=500, allow_blank=True, default="",
+            help_text="For the audit trail and for whoever looks next. `other` needs one.",
+        )  # fmt: skip
 
         class Meta:
-            ref_name = "Rejection"
+            ref_name = "Rejecting"
 
     @extend_schema(
         operation_id="recommendations_reject",
@@ -230,7 +298,7 @@ class Reject(DeskView):
         examples=[
             OpenApiExample(
                 "Reject what was read",
-                value={"hash": HASH, "reason": "The node is being replaced; the job waits for it."},
+                value={"hash": HASH, "rejection": "not_now", "reason": "The node is being replaced."},
                 request_only=True,
             )
         ],
@@ -238,16 +306,26 @@ class Reject(DeskView):
     def post(self, request: Request, pk: int) -> Response:
         given = self.Input(data=request.data)
         given.is_valid(raise_exception=True)
-        decision = decide.reject(
-            pk,
-            shown_hash=given.validated_data["hash"],
-            actor=self.actor,
-            reason=given.validated_data["reason"],
-            now=timezone.now(),
-        )
-        return _decided(decision)
+        data = given.validated_data
+        try:
+            decision = decide.reject(
+                pk, shown_hash=data["hash"], actor=self.actor, reason=data["reason"],
+                rejection=Rejection(data["rejection"]), now=timezone.now(),
+            )  # fmt: skip
+        except ValueError as missing:
+            raise ValidationError({"reason": [str(missing)]}) from missing
+        wake_incident(decision.recommendation.incident_id)
+        return Response(DecisionShape(decision).data)
 
 
-def _decided(decision: Decision) -> Response:
-    wake_incident(decision.recommendation.incident_id)
-    return Response(DecisionShape(decision).data)
+def _approved(made: Decision | Agreement) -> dict[str, object]:
+    decided = isinstance(made, Decision)
+    return {
+        "decided": decided,
+        "missing": 0 if decided else decide.still_missing(made.recommendation),
+        "kind": DecisionKind.APPROVE,
+        "actor_name": made.actor_name,
+        "reason": made.reason if isinstance(made, Decision) else made.comment,
+        "at": made.at,
+        "hash": made.hash,
+    }

@@ -24,6 +24,15 @@ from recovery.api.incidents import IncidentOne, Incidents
 from recovery.api.ingest import Ingest, PushTokenOne, PushTokens
 from recovery.api.jobs import AttemptOne, Attempts, JobOne, Jobs
 from recovery.api.openapi import OpenApiView
+from recovery.api.pauses import (
+    GiveBack,
+    KillSwitchState,
+    PullKillSwitch,
+    ResetKillSwitch,
+    Snooze,
+    TakeOver,
+    Withdraw,
+)
 from recovery.api.proposals import Propose, Undo
 from recovery.api.recommendations import Approve, RecommendationOne, Recommendations, Reject
 from recovery.api.reports import Reports, ReportsCsv, RunLedgerOne
@@ -33,7 +42,14 @@ urlpatterns = [
     path("incidents", Incidents.as_view(), name="api-incidents"),
     path("incidents/<int:pk>", IncidentOne.as_view(), name="api-incident"),
     path("incidents/<int:pk>/proposals", Propose.as_view(), name="api-propose"),
+    path("incidents/<int:pk>/snooze", Snooze.as_view(), name="api-snooze"),
     path("actions/<int:pk>/undo", Undo.as_view(), name="api-undo"),
+    path("actions/<int:pk>/withdraw", Withdraw.as_view(), name="api-withdraw"),
+    path("runs/<int:pk>/take-over", TakeOver.as_view(), name="api-take-over"),
+    path("runs/<int:pk>/give-back", GiveBack.as_view(), name="api-give-back"),
+    path("kill-switch", KillSwitchState.as_view(), name="api-kill-switch"),
+    path("kill-switch/pull", PullKillSwitch.as_view(), name="api-kill-switch-pull"),
+    path("kill-switch/reset", ResetKillSwitch.as_view(), name="api-kill-switch-reset"),
     path("diagnose", Diagnose.as_view(), name="api-diagnose"),
     path("recommendations", Recommendations.as_view(), name="api-recommendations"),
     path("recommendations/<int:pk>", RecommendationOne.as_view(), name="api-recommendation"),

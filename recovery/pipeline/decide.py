@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
@@ -182,9 +183,10 @@ def involved(row: Recommendation) -> frozenset[str]:
     return frozenset({proposer, row.incident.run.user} - {""})
 
 
-def still_missing(row: Recommendation) -> int:
-    """How many more have to agree to a recommendation that waits."""
-    agreed = Agreement.objects.filter(recommendation=row).select_related("actor")
+def still_missing(row: Recommendation, agreed: Sequence[Agreement] | None = None) -> int:
+    """How many more have to agree to a recommendation that waits. `agreed`: who did, where that was read already."""
+    if agreed is None:
+        agreed = list(Agreement.objects.filter(recommendation=row).select_related("actor"))
     return Approval(**row.approval).missing([_person(each) for each in agreed], involved=involved(row))
 
 

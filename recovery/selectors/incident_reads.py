@@ -42,10 +42,10 @@ def needs_person() -> QuerySet[Incident]:
 
 
 def recommendations() -> QuerySet[Recommendation]:
-    """Every recommendation with its incident, decision and policy, newest first."""
+    """Every recommendation with its incident, decision, policy and agreements, newest first."""
     return Recommendation.objects.select_related(
         "incident__run__cluster", "incident__attempt__job", "decision", "policy"
-    )
+    ).prefetch_related("agreements__actor")
 
 
 def current_recommendation(incident: Incident) -> Recommendation | None:
@@ -79,7 +79,11 @@ class IncidentDetail:
 
 def incident_detail(*, incident_id: int) -> IncidentDetail:
     """Raises NotFound."""
-    incident = get(incidents().prefetch_related("findings", "actions"), noun="incident", pk=incident_id)
+    incident = get(
+        incidents().prefetch_related("findings", "actions", "recommendations__agreements__actor"),
+        noun="incident",
+        pk=incident_id,
+    )
     return IncidentDetail(
         incident=incident,
         recommendation=current_recommendation(incident),

@@ -1,4 +1,4 @@
-// The keyboard: / search, g then a letter goes, j k move, Enter opens, a and x open a form. No single key acts.
+// The keyboard: / search, g then a letter goes, j k move, Enter opens, a, x, s and u open a form. No single key acts.
 "use strict";
 
 (function () {
@@ -7,10 +7,16 @@
 
   const rows = () => Array.from(document.querySelectorAll("main [data-href]")).filter((row) => row.offsetParent !== null);
 
+  // The row that was moved to; after a refresh of the list it is known by the focus, which stays.
+  function current() {
+    const focus = document.activeElement.closest("main [data-href]");
+    return focus || document.querySelector("main [data-href].selected");
+  }
+
   function move(step) {
     const all = rows();
     if (!all.length) return;
-    const now = all.findIndex((row) => row.classList.contains("selected"));
+    const now = all.indexOf(current());
     const next = now < 0 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, now + step));
     all.forEach((row, index) => row.classList.toggle("selected", index === next));
     const link = all[next].querySelector("a");
@@ -19,19 +25,25 @@
   }
 
   function openSelected() {
-    const row = document.querySelector("main [data-href].selected");
+    const row = current();
     if (row) location.assign(row.dataset.href);
     return Boolean(row);
   }
 
+  // In a list with forms in its rows it is the selected row's, and only where one is selected.
   function openForm(name) {
-    const panel = document.querySelector('details[data-key-name="' + name + '"]');
+    const wanted = 'details[data-key-name="' + name + '"]';
+    const list = document.querySelector(".queue");
+    const row = current();
+    const panel = list ? row && row.querySelector(wanted) : document.querySelector(wanted);
     if (!panel) return;
+    const fold = panel.parentElement.closest("details");
+    if (fold) fold.open = true;
     const aside = panel.closest(".aside");
     if (aside) aside.setAttribute("data-open", "");
     panel.open = true;
     panel.scrollIntoView({ block: "nearest" });
-    const first = panel.querySelector("textarea, input:not([type=hidden])");
+    const first = panel.querySelector("select, textarea, input:not([type=hidden]), button");
     if (first) first.focus();
   }
 
@@ -44,6 +56,8 @@
     a: () => openForm("approve"),
     c: () => openForm("approve"), // a comment goes with the approval
     x: () => openForm("reject"),
+    s: () => openForm("snooze"),
+    u: () => openForm("undo"),
   };
 
   document.addEventListener("keydown", (event) => {

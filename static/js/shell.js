@@ -25,7 +25,7 @@
     }
 
     const row = event.target.closest("[data-href]");
-    if (row && !event.target.closest("a, button, summary, input, textarea, select, label") && !String(getSelection())) {
+    if (row && !event.target.closest("a, button, summary, input, textarea, select, label, form") && !String(getSelection())) {
       location.assign(row.dataset.href);
     }
 
@@ -53,6 +53,13 @@
     const panel = document.querySelector("details.menu[open], details.action[open]");
     if (panel) { panel.open = false; panel.querySelector("summary").focus(); }
   });
+
+  // "Until 8:00" is the reader's own 8:00.
+  document.addEventListener("click", (event) => {
+    const form = event.target.closest("form");
+    const zone = form && form.querySelector("[data-zone]");
+    if (zone) zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  }, true);
 
   // A filter applies at once; without JavaScript its button does it.
   document.addEventListener("change", (event) => {
@@ -84,6 +91,11 @@
     document.dispatchEvent(new Event("desk:theme"));
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("desk:theme")));
+
+  document.addEventListener("htmx:oobAfterSwap", (event) => {
+    const answer = event.target.querySelector && event.target.querySelector("[data-answer]");
+    if (answer) answer.focus();
+  });
 
   // A form that answers in place: the answer takes the focus, so that it is read out and not looked for.
   document.addEventListener("htmx:afterSwap", (event) => {
