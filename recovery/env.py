@@ -167,8 +167,11 @@ def mail_server(url: str) -> tuple[str, int, str, str, bool, bool]:
     """Host, port, user, password, STARTTLS, TLS of RECOVERY_MAIL_URL: smtp://, smtp+tls:// (STARTTLS) or smtps://."""
     parts = urlsplit(url)
     ports = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
-    if parts.scheme not in ports or not parts.hostname:
+    try:
+        port = parts.port or ports.get(parts.scheme)
+    except ValueError:  # no number, or none that a port can have
+        port = None
+    if port is None or not parts.hostname:
         raise ImproperlyConfigured("RECOVERY_MAIL_URL must be like smtp+tls://USER:PASSWORD@mail.example.org:587.")
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    port = parts.port or ports[parts.scheme]
     return parts.hostname, port, user, password, parts.scheme == "smtp+tls", parts.scheme == "smtps"

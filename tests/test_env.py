@@ -19,6 +19,7 @@ from recovery.env import (
     env_rate,
     env_str,
     env_zone,
+    mail_server,
     provider,
 )
 
@@ -208,6 +209,25 @@ def test_a_folder_can_be_the_broker() -> None:
 def test_another_broker_is_refused(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"REDIS_URL starts with .*: use redis://…"):
         broker(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("smtp://localhost:25", ("localhost", 25, "", "", False, False)),
+        ("smtp://mail.example.org", ("mail.example.org", 25, "", "", False, False)),
+        ("smtp+tls://me%40x:p%2Fw@mail.example.org", ("mail.example.org", 587, "me@x", "p/w", True, False)),
+        ("smtps://mail.example.org:4650", ("mail.example.org", 4650, "", "", False, True)),
+    ],
+)
+def test_a_mail_server_is_named_with_how_it_is_spoken_to(url: str, found: tuple[object, ...]) -> None:
+    assert mail_server(url) == found
+
+
+@pytest.mark.parametrize("url", ["", "mail.example.org:25", "http://mail.example.org", "smtp://", "smtp://mail:99999"])
+def test_any_other_mail_server_stops_the_start(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="RECOVERY_MAIL_URL must be like"):
+        mail_server(url)
 
 
 GIVEN = ProviderSettings(kind="http", url="https://judge.example:8443/v1", timeout_s=30)

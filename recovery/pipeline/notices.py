@@ -48,6 +48,8 @@ SENDERS: dict[str, Send] = {"webhook": webhook.send, "slack": slack.send, "email
 MOST = 500  # notices that are routed at a time
 MOST_SENT = 50  # messages of one channel at a time; others wait for the next look
 NAMED = 5  # cases that a message names; of more it says how many
+KEPT = timedelta(days=90)  # notices and deliveries
+FORGOTTEN = 50_000  # rows of each that one pass removes
 ENDANGERED_AGAIN = timedelta(hours=1)
 PAUSE, LONGEST_PAUSE = timedelta(seconds=10), timedelta(minutes=5)  # of a channel that failed, before it is tried again
 # told only while the case still waits so: what was decided meanwhile needs nobody
@@ -131,7 +133,8 @@ def _route_group(
         notices = [each for each in notices if each.incident_id not in told and _still_so(each, incidents)]
         if not notices:
             return
-        cases = [incidents[n.incident_id] for n in notices if n.incident_id in incidents]
+        found = (incidents.get(each.incident_id) for each in notices if each.incident_id is not None)
+        cases = [incident for incident in found if incident is not None]
         names = _channels(notices[0], cases, routes, now=now)
         if not names:
             return
@@ -303,6 +306,16 @@ def _alarm(channel: Channel, why: str, *, now: datetime) -> None:
             audit.record(
                 "channel.failing", actor=SYSTEM, at=now, subject_kind="channel", subject_id=channel.pk, reason=subject
             )
+
+
+def forget(*, now: datetime) -> int:
+    """Remove what was told or given up long ago; how many rows."""
+    before = now - KEPT
+    old = (
+        Notice.objects.filter(at__lt=before).order_by(),
+        Delivery.objects.filter(made_at__lt=before, try_at=None).order_by(),
+    )
+    return sum(rows.model._default_manager.filter(pk__in=rows.values("pk")[:FORGOTTEN]).delete()[0] for rows in old)
 
 
 def address_of(channel: Channel) -> Address:

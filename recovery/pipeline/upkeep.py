@@ -17,7 +17,7 @@ from django.db.models import Model
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import SignalKind
 from recovery.models import Incident, MinuteRollup, Sample, Signal, TenMinuteRollup, Upkeep
-from recovery.pipeline import lock_out, measure, partitions
+from recovery.pipeline import lock_out, measure, notices, partitions
 from recovery.pipeline.leasing import Clock, with_lease
 from recovery.pipeline.rollup import roll_up
 from recovery.pipeline.samples import stored
@@ -94,6 +94,7 @@ def _remove_old(*, now: datetime, oldest: datetime, go_on: Callable[[], bool]) -
     lines_since = now - timedelta(days=settings.KEEP_FAILURE_LINES_DAYS)
     done["failure lines removed"] = _remove_failure_lines(before=lines_since, go_on=go_on)
     done["readings removed"] = measure.forget(now=now)
+    done["notices and deliveries removed"] = notices.forget(now=now)
     done["sessions removed"] = Session.objects.filter(expire_date__lt=now).delete()[0]
     done["tries to log in forgotten"] = lock_out.forget(now=now)
     return done

@@ -14,6 +14,7 @@ from recovery.core.words import EXAMINED_WORDS
 from recovery.doctor import Group, Result, State, examine_cluster, examine_installation
 from recovery.doctor.installation import roots
 from recovery.doctor.results import in_groups
+from recovery.doctor.telling import examine_telling
 from recovery.models import Cluster
 from recovery.tasks import client_of
 
@@ -61,6 +62,8 @@ def examine() -> Iterator[tuple[str, Iterator[Result]]]:
         data += roots(now)
     if data[0].state is State.GOOD and not clusters:
         data.append(no_cluster(now))
+    if data[0].state is State.GOOD:
+        data += examine_telling(now=now)
     yield "", iter(data)
     for cluster in clusters:
         yield f"Cluster {cluster.name}", examine_cluster(cluster, client_for=client_of, clock=lambda: datetime.now(UTC))
