@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recovery import policy_files
-from recovery.core.policy import DEFAULT_RULES, LOG_PATTERN
+from recovery.core.policy import DEFAULT_RULES, LOG_PATTERN, check_rules, unreachable
 from recovery.models import PolicyVersion
 
 
@@ -35,20 +35,33 @@ def draft(text: str, held: PolicyVersion | None) -> Draft:
         found = policy_files.read(text)
     except policy_files.BadPolicyFile as problem:
         return Draft(text=text, errors=tuple(problem.errors))
-    if untried := _untried(found, held):
-        return Draft(text=text, errors=(untried,))
+    if untried := _untried(found.rules, held):
+        return Draft(text=text, errors=(f"line {found.lines.get((LOG_PATTERN,), 1)}: {untried}",))
+    return _judged(text, found.rules, found.warnings, held)
+
+
+def draft_of(document: Any, held: PolicyVersion | None) -> Draft:
+    """A document that was sent as such; there are no lines to tell. Never raises."""
+    if errors := check_rules(document):
+        return Draft(text="", errors=tuple(errors))
+    if untried := _untried(document, held):
+        return Draft(text="", errors=(untried,))
+    warnings = tuple(f"rules[{index}]: {said}" for index, said in unreachable(document))
+    return _judged(policy_files.write(document), document, warnings, held)
+
+
+def _judged(text: str, rules: dict[str, Any], warnings: tuple[str, ...], held: PolicyVersion | None) -> Draft:
     names = (str(held) if held else "no version", "the draft")
-    changes = policy_files.diff(rules_of(held), found.rules, names=names)
-    return Draft(text=text, rules=found.rules, warnings=found.warnings, changes=tuple(changes))
+    changes = policy_files.diff(rules_of(held), rules, names=names)
+    return Draft(text=text, rules=rules, warnings=warnings, changes=tuple(changes))
 
 
-def _untried(found: policy_files.PolicyFile, held: PolicyVersion | None) -> str:
+def _untried(rules: dict[str, Any], held: PolicyVersion | None) -> str:
     """A pattern for logs counts only after it was tried on a sample, which no text can be."""
-    pattern = found.rules.get(LOG_PATTERN)
+    pattern = rules.get(LOG_PATTERN)
     if not pattern or pattern == rules_of(held).get(LOG_PATTERN):
         return ""
-    line = found.lines.get((LOG_PATTERN,), 1)
-    return f"line {line}: {LOG_PATTERN}: change it under “Log pattern”, where it is tried on a sample first."
+    return f"{LOG_PATTERN}: change it under “Log pattern”, where it is tried on a sample first."
 
 
 def with_rule(rules: dict[str, Any], rule: dict[str, Any], *, index: int | None, before: str = "") -> dict[str, Any]:

@@ -11,6 +11,7 @@ from recovery.api.base import NoSuchAddress
 from recovery.api.channels import ChannelOne, Channels, ChannelSecret, ChannelTest, Deliveries, DeliveryAgain
 from recovery.api.clusters import ClusterOne, Clusters, Examine, Health, HealthDetails
 from recovery.api.diagnose import Diagnose
+from recovery.api.earned import AcceptPromotion, PromotionOne, Promotions, RejectPromotion, Scorecards
 from recovery.api.fleet import (
     AddSuspect,
     EndOutbreak,
@@ -33,6 +34,7 @@ from recovery.api.pauses import (
     TakeOver,
     Withdraw,
 )
+from recovery.api.policies import Policies, PolicyApply, PolicyCheck, PolicyOne, PolicyReplay, PolicyWhy
 from recovery.api.proposals import Propose, Undo
 from recovery.api.recommendations import Approve, RecommendationOne, Recommendations, Reject
 from recovery.api.reports import Reports, ReportsCsv, RunLedgerOne
@@ -78,6 +80,17 @@ urlpatterns = [
     path("outbreaks", Outbreaks.as_view(), name="api-outbreaks"),
     path("outbreaks/<int:pk>", OutbreakOne.as_view(), name="api-outbreak"),
     path("outbreaks/<int:pk>/end", EndOutbreak.as_view(), name="api-end-outbreak"),
+    path("policies", Policies.as_view(), name="api-policies"),
+    path("policies/apply", PolicyApply.as_view(), name="api-policy-apply"),
+    path("policies/check", PolicyCheck.as_view(), name="api-policy-check"),
+    path("policies/why", PolicyWhy.as_view(), name="api-policy-why"),
+    path("policies/replay", PolicyReplay.as_view(), name="api-policy-replay"),
+    path("policies/<int:pk>", PolicyOne.as_view(), name="api-policy"),
+    path("scorecards", Scorecards.as_view(), name="api-scorecards"),
+    path("promotions", Promotions.as_view(), name="api-promotions"),
+    path("promotions/<int:pk>", PromotionOne.as_view(), name="api-promotion"),
+    path("promotions/<int:pk>/accept", AcceptPromotion.as_view(), name="api-promotion-accept"),
+    path("promotions/<int:pk>/reject", RejectPromotion.as_view(), name="api-promotion-reject"),
     path("events", Events.as_view(), name="api-events"),
     path("audit", AuditState.as_view(), name="api-audit"),
     path("audit/export", AuditExport.as_view(), name="api-audit-export"),

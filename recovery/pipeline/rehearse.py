@@ -43,3 +43,32 @@ def rehearse(rules: dict[str, Any], *, days: int, now: datetime) -> Rehearsal:
         ])  # fmt: skip
     found = replay(rules, recorded(since=since, until=now))
     return Rehearsal(days=days, told=summary(found), found=found)
+
+
+def figures(told: Summary) -> dict[str, Any]:
+    """A summary as JSON says it: durations in seconds, lists of incidents."""
+    return {
+        "count": told.cases,
+        "by_mode": {str(mode): count for mode, count in told.by_mode.items()},
+        "automatic_before": told.automatic_before,
+        "against_people": list(told.against_people),
+        "went_badly": list(told.went_badly),
+        "saved_s": told.saved.total_seconds(),
+        "saved_gpu_hours": round(told.saved_gpu_s / 3600, 2),
+    }
+
+
+def line_of(each: Replayed) -> dict[str, Any]:
+    """One case as JSON says it."""
+    case = each.case
+    return {
+        "incident": case.incident,
+        "at": case.at.isoformat(),
+        "class": case.diagnosis.failure_class,
+        "action": case.proposal.action,
+        "mode": each.ruling.mode,
+        "rule": each.ruling.rule,
+        "reason": each.ruling.reason,
+        "decision": case.decision,
+        "outcome": case.outcome,
+    }

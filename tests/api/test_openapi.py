@@ -13,6 +13,7 @@ from openapi_spec_validator import validate
 
 from recovery.api.urls import urlpatterns
 from recovery.core.lifecycle import IncidentState
+from recovery.models import Promotion
 from recovery.pipeline import account
 from tests.api.conftest import Api
 from tests.api.test_incidents import whole
@@ -23,6 +24,7 @@ from tests.factories import (
     make_log_file,
     make_node,
     make_outbreak,
+    make_policy,
     make_samples,
     make_strike,
     make_suspect,
@@ -130,6 +132,7 @@ def test_answers_are_what_the_document_says(document: Any, api: Ask, admin: Any)
     outbreak = make_outbreak(incidents=[incident])
     make_suspect(cluster=incident.run.cluster)
     make_strike(incident=closed)
+    promotion = Promotion.objects.create(rule="x", policy=make_policy(), reason="x", proposed_at=ago(0))
     account.keep_run(log.attempt.job.run_id, now=ago(0))
     ids = {
         "incidents": [incident.pk, fresh.pk, closed.pk],
@@ -139,6 +142,8 @@ def test_answers_are_what_the_document_says(document: Any, api: Ask, admin: Any)
         "attempts": [log.attempt_id],
         "clusters": [incident.run.cluster_id],
         "outbreaks": [outbreak.pk],
+        "policies": [promotion.policy.number],
+        "promotions": [promotion.pk],
     }
     for name, operation in operations(document).items():
         method, path = name.split()

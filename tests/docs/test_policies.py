@@ -6,6 +6,7 @@ import pytest
 
 from recovery import policy_files
 from recovery.core.policy import Approval, check
+from recovery.core.policy.match import NAMES, RANGES
 from tests.docs import pages
 
 PAGE = pages.read("docs/policies.md")
@@ -29,6 +30,6 @@ def test_every_field_is_in_its_table() -> None:
         for table in pages.tables(PAGE)
     )
     assert rule == set(check._RULE)
-    assert match == {*check.NAMES, *check.RANGES, "labels", "confidence", "hours"}
+    assert match == {*NAMES, *RANGES, "labels", "confidence", "hours"}
     assert approval == set(Approval.__dataclass_fields__)
     assert document == set(check._TOP)

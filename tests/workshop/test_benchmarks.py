@@ -21,7 +21,8 @@ def _little(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"STEPS": 50, "LINES": 300, "BACKLOG": 1}.items():
         monkeypatch.setattr(parsing, name, value)
     monkeypatch.setattr(polling, "SIZES", (10, 20))
-    for name, value in {"SIZES": (5, 10), "RUNS": 3, "NODES": 20}.items():
+    monkeypatch.setattr(replay, "SIZES", (5, 10))
+    for name, value in {"RUNS": 3, "NODES": 20}.items():
         monkeypatch.setattr(replay, name, value)
     for name, value in {"RUNS": 5, "KEPT": 2, "ATTEMPTS": 2, "SAMPLES": 90}.items():
         monkeypatch.setattr(ledger, name, value)

@@ -15,6 +15,7 @@ from recovery.core.replay import Replayed, Summary, replay, summary
 from recovery.core.speech import duration
 from recovery.management.commands.policy import read_policy
 from recovery.pipeline.recorded import recorded
+from recovery.pipeline.rehearse import figures, line_of
 from recovery.selectors import current_policy
 
 SHOWN = 20  # cases that are printed where people decided otherwise
@@ -37,37 +38,10 @@ class Command(BaseCommand):
         found = replay(rules, recorded(since=now - timedelta(days=options["days"]), until=now))
         told = summary(found)
         if options["json"]:
-            self.stdout.write(json.dumps(as_json(told) | {"cases": [_line(each) for each in found]}, indent=2))
+            self.stdout.write(json.dumps(figures(told) | {"cases": [line_of(each) for each in found]}, indent=2))
             return
         for line in in_words(told, found):
             self.stdout.write(line)
-
-
-def as_json(told: Summary) -> dict[str, Any]:
-    return {
-        "count": told.cases,
-        "by_mode": {str(mode): count for mode, count in told.by_mode.items()},
-        "automatic_before": told.automatic_before,
-        "against_people": list(told.against_people),
-        "went_badly": list(told.went_badly),
-        "saved_s": told.saved.total_seconds(),
-        "saved_gpu_hours": round(told.saved_gpu_s / 3600, 2),
-    }
-
-
-def _line(each: Replayed) -> dict[str, Any]:
-    case = each.case
-    return {
-        "incident": case.incident,
-        "at": case.at.isoformat(),
-        "class": case.diagnosis.failure_class,
-        "action": case.proposal.action,
-        "mode": each.ruling.mode,
-        "rule": each.ruling.rule,
-        "reason": each.ruling.reason,
-        "decision": case.decision,
-        "outcome": case.outcome,
-    }
 
 
 def in_words(told: Summary, found: list[Replayed]) -> list[str]:
