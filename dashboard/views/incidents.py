@@ -80,7 +80,6 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
     waits = found.case.state is IncidentState.AWAITING_DECISION
     asked = found.case.recommendation if waits else None
     needed = needed_for([asked], actor=request.actor, now=request.now)[asked.pk] if asked is not None else None
-    may_decide = needed is not None and (needed.may_approve or needed.may_reject)
     return {
         "found": found,
         "incident": found.incident,
@@ -96,7 +95,6 @@ def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:
         "waits": waits,
         "box_title": box_title(found),
         "expired": waits and found.case.expired(request.now),
-        "may_decide": may_decide,
         "approvers": _who_can(needed) if needed is not None and not needed.may_approve else [],
         "cost": incident_report(found.incident, now=request.now),
         "close_form": CloseForm(),
