@@ -27,16 +27,20 @@ SEVERITY_LABELS = {
 def who_is_told(version: PolicyVersion | None) -> dict[str, Any]:
     """{% who_is_told version %}"""
     routing = channel_reads.routing(version, now=timezone.now())
+    # the many classes of which the same is told are the last row, without their names
+    told_last = sorted(routing.told, key=lambda told: len(told.classes))
     rows = [
         {
-            "classes": ["Of no case" if each is None else FAILURE_LABELS[each][0] for each in told.classes],
+            "classes": ["of no case" if each is None else FAILURE_LABELS[each][0] for each in told.classes],
             "every": len(told.classes) == len(FailureClass) + 1,
+            "others": told is told_last[-1],
+            "no_case": None in told.classes,
             "cells": [
                 {"label": SEVERITY_LABELS[severity][0].lower(), "always": always, "perhaps": perhaps}
                 for severity, always, perhaps in zip(MOST_URGENT_FIRST, told.always, told.perhaps, strict=True)
             ],
         }
-        for told in routing.told
+        for told in told_last
     ]
     return {"routing": routing, "rows": rows, "severities": [SEVERITY_LABELS[each] for each in MOST_URGENT_FIRST]}
 

@@ -52,7 +52,7 @@ def channels(*, now: datetime) -> list[ChannelHealth]:
     waits = Q(deliveries__try_at__isnull=False)
     rows = Channel.objects.annotate(
         waiting=Count("deliveries", filter=waits), oldest_at=Min("deliveries__made_at", filter=waits)
-    )
+    ).order_by("name")
     return [
         ChannelHealth(
             channel=row, state=channel_state(row, now=now), waiting=vars(row)["waiting"],
