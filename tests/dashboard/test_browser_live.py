@@ -99,8 +99,9 @@ def test_a_rejection_asks_for_its_reason_first(visit: Visitor, approver: User, q
     page.goto(question.page)
     page.get_by_text("Reject…").click()
     page.get_by_role("button", name="Reject the recommendation").click()
-    assert page.locator("#reason").evaluate("e => e.matches(':invalid')")
-    page.get_by_label("Why not?").fill("The user debugs it.")
+    assert page.locator("#rejection").evaluate("e => e.matches(':invalid')")
+    page.get_by_label("Why not?").select_option("user_is_on_it")
+    page.get_by_label("In your words").fill("The user debugs it.")
     page.get_by_role("button", name="Reject the recommendation").click()
     expect(page.get_by_role("alert")).to_contain_text("Rejected.")
     assert question.state == "watching"
