@@ -26,6 +26,7 @@ from dashboard.views import (
     policy_score,
     policy_why,
     propose,
+    provider,
     push,
     queue,
     reports,
@@ -36,6 +37,8 @@ from dashboard.views import (
 urlpatterns = [
     path("", overview.overview, name="overview"),
     path("login/", log_in.LogIn.as_view(), name="login"),
+    path("login/provider/", provider.ask, name="oidc-ask"),
+    path("login/provider/callback/", provider.back, name="oidc-callback"),
     path("logout/", log_in.LogOut.as_view(), name="logout"),
     path("confirm/", log_in.confirm, name="confirm"),
     path("incidents/", incidents.incidents, name="incidents"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -123,6 +124,70 @@ def provider(settings: ProviderSettings, *, hosts: Sequence[str], lease_s: float
             f"at most a third of RECOVERY_LEASE_S, {lease_s / 3:g}."
         )
     return settings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OidcSettings:
+    """A provider for log-ins (recovery/oidc.py)."""
+
+    issuer: str
+    client_id: str
+    secret_file: str  # the path: it is read at each log-in
+    scopes: str = "openid profile"
+    name_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+    slurm_user_claim: str = ""
+    ca_file: str = ""
+
+    @property
+    def client_secret(self) -> str:
+        return Path(self.secret_file).read_text(encoding="utf-8").strip()
+
+
+def oidc(settings: OidcSettings) -> OidcSettings | None:
+    """None where no issuer is named: log-in with local passwords alone."""
+    if not settings.issuer:
+        return None
+    parts = urlsplit(settings.issuer)
+    here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if not parts.hostname or parts.query or parts.fragment or (parts.scheme != "https" and not here):
+        raise ImproperlyConfigured("RECOVERY_OIDC_ISSUER must be https://HOST[/PATH], as the provider writes it.")
+    if not settings.client_id:
+        raise ImproperlyConfigured("RECOVERY_OIDC_CLIENT_ID is not set, and RECOVERY_OIDC_ISSUER is.")
+    if not settings.secret_file or not Path(settings.secret_file).is_file():
+        raise ImproperlyConfigured(
+            f"RECOVERY_OIDC_SECRET_PATH={settings.secret_file} is no file: name the one with the client's secret."
+        )
+    if "openid" not in settings.scopes.split():
+        raise ImproperlyConfigured("RECOVERY_OIDC_SCOPES must have openid among them.")
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRole:
+    """Who is in that group has that role for that scope, as it is typed at the command line."""
+
+    group: str
+    role: str
+    scope: str = "all"
+
+
+ROLES_BY_GROUP = ("viewer", "operator", "approver", "policy_admin", "admin")
+
+
+def group_roles(text: str) -> tuple[GroupRole, ...]:
+    """From "GROUP: ROLE; GROUP: ROLE for SCOPE"; a group may stand there several times."""
+    found = []
+    for entry in filter(None, (each.strip() for each in text.split(";"))):
+        group, colon, given = entry.rpartition(":")
+        role, _, scope = given.strip().partition(" for ")
+        if not colon or not group.strip() or role.strip() not in ROLES_BY_GROUP:
+            raise ImproperlyConfigured(
+                f"RECOVERY_GROUP_ROLES: {entry!r} is not GROUP: ROLE or GROUP: ROLE for SCOPE, "
+                f"with a role of {', '.join(ROLES_BY_GROUP)}."
+            )
+        found.append(GroupRole(group.strip(), role.strip(), scope.strip() or "all"))
+    return tuple(found)
 
 
 def database(url: str, *, sqlite_path: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from recovery.core import lifecycle, opinion, types, words
 from recovery.env import (
+    OidcSettings,
     broker,
     database,
     env_bool,
@@ -20,7 +21,9 @@ from recovery.env import (
     env_rate,
     env_str,
     env_zone,
+    group_roles,
     mail_server,
+    oidc,
     provider,
 )
 
@@ -128,6 +131,25 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator")
+]
+# Log-in at the site's own provider or directory (docs/access.md); None: local passwords alone.
+OIDC = oidc(
+    OidcSettings(
+        issuer=env_str("RECOVERY_OIDC_ISSUER"),
+        client_id=env_str("RECOVERY_OIDC_CLIENT_ID"),
+        secret_file=env_str("RECOVERY_OIDC_SECRET_PATH"),
+        scopes=env_str("RECOVERY_OIDC_SCOPES", "openid profile"),
+        name_claim=env_str("RECOVERY_OIDC_NAME_CLAIM", "preferred_username"),
+        groups_claim=env_str("RECOVERY_OIDC_GROUPS_CLAIM", "groups"),
+        slurm_user_claim=env_str("RECOVERY_OIDC_SLURM_USER_CLAIM"),
+        ca_file=env_str("RECOVERY_OIDC_CA_PATH"),
+    )
+)
+GROUP_ROLES = group_roles(env_str("RECOVERY_GROUP_ROLES"))
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    *env_list("RECOVERY_AUTH_BACKENDS", []),
+    *(["recovery.oidc.Backend"] if OIDC else []),
 ]
 CSRF_FAILURE_VIEW = "dashboard.errors.csrf_failed"
 LOGIN_URL = "login"

@@ -6,17 +6,21 @@ from math import ceil
 from typing import Any
 
 from django import forms
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from dashboard import confirm as asking
 from dashboard.page import DeskRequest, page
 from dashboard.views.shell import back_to
+from recovery import oidc
 from recovery.middleware import client_address
-from recovery.pipeline import accounts, lock_out
+from recovery.pipeline import accounts, by_group, lock_out
 
 
 class LogInForm(AuthenticationForm):
@@ -40,7 +44,16 @@ class LogIn(LoginView):
     form_class = LogInForm
     redirect_authenticated_user = True
 
+    def get_context_data(self, **context: Any) -> dict[str, Any]:
+        """`provider`: what came of a log-in there, or `left`: somebody who may want to log out there as well."""
+        told = self.request.GET.get("provider", "")
+        out = (
+            oidc.log_out_address(self.request.build_absolute_uri("/login/")) if told == "left" and settings.OIDC else ""
+        )
+        return super().get_context_data(**context) | {"has_provider": settings.OIDC, "told": told, "log_out_there": out}
+
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        by_group.take_from_backend(form.get_user(), settings.GROUP_ROLES)  # before: a change of role ends sessions
         response = super().form_valid(form)
         lock_out.succeeded(form.cleaned_data["username"], client_address(self.request))
         accounts.logged_in(form.get_user(), now=timezone.now())
@@ -62,10 +75,12 @@ class LogIn(LoginView):
 class LogOut(LogoutView):
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         user = request.user
+        by_provider = request.session.get(BACKEND_SESSION_KEY, "").startswith("recovery.oidc.")
         response = super().post(request, *args, **kwargs)
         if user.is_authenticated:
             accounts.logged_out(user, now=timezone.now())
-        return response
+        # Not at once on to the provider: the policy for our forms lets them lead nowhere else.
+        return redirect("/login/?provider=left") if by_provider else response
 
 
 @require_http_methods(["GET", "POST"])

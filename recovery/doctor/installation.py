@@ -19,6 +19,7 @@ from recovery.core.opinion import ProviderMode
 from recovery.core.speech import duration
 from recovery.core.words import PROVIDER_WORDS
 from recovery.doctor.results import Group, Result, State
+from recovery.doctor.sign_on import examine_sign_on
 from recovery.models import Upkeep
 
 BROKER_TIMEOUT_S = 3
@@ -35,6 +36,8 @@ def examine_installation(*, now: datetime, ask_broker: bool) -> Iterator[Result]
         yield workers(now)
         yield tables(now)
         yield provider(now)
+        if ask_broker:
+            yield from examine_sign_on(now=now)
     yield time_zone(now)
 
 

@@ -32,6 +32,12 @@ def log_in_failed(name: str, *, now: datetime) -> None:
     _record("account.log_in_failed", user, actor=actor, now=now, reason=reason)
 
 
+def log_in_refused(reason: str, *, now: datetime) -> None:
+    """By what the site's own provider told; who it was about is in the reason where it is known."""
+    nobody = Actor(kind="user", name="somebody", user_id=None, permissions=frozenset())
+    _record("account.log_in_failed", None, actor=nobody, now=now, reason=reason)
+
+
 def made(user: User, *, actor: Actor, now: datetime) -> None:
     _record("account.made", user, actor=actor, now=now, reason=f"Account {user.username}")
 
@@ -104,7 +110,7 @@ def give_role(user: User, role: Role, reach: Reach, *, actor: Actor, now: dateti
             other.delete()
         _keep_an_administrator(administrators)
         if found is None or before:
-            _role(user, row, old=before[0].role if before else "", new=role.value, actor=actor, now=now)
+            role_told(user, row, old=before[0].role if before else "", new=role.value, actor=actor, now=now)
     return row
 
 
@@ -115,7 +121,7 @@ def take_role(row: Membership, *, actor: Actor, now: datetime) -> None:
         administrators = _administrators()
         if Membership.objects.filter(pk=row.pk).delete()[0]:
             _keep_an_administrator(administrators)
-            _role(row.user, row, old=row.role, new="", actor=actor, now=now)
+            role_told(row.user, row, old=row.role, new="", actor=actor, now=now)
 
 
 def _administrators() -> int:
@@ -128,7 +134,7 @@ def _keep_an_administrator(before: int) -> None:
         raise Invalid(["role: this is the last administrator for everything: give that role to somebody else first."])
 
 
-def _role(user: User, row: Membership, *, old: str, new: str, actor: Actor, now: datetime) -> None:
+def role_told(user: User, row: Membership, *, old: str, new: str, actor: Actor, now: datetime) -> None:
     reason = f"Account {user.username}, for {row.where}"
     sessions.end_all(user, now=now)
     _record("account.role_changed", user, actor=actor, now=now, reason=reason, old=old, new=new)

@@ -87,6 +87,8 @@ CHANGES = {
 ROLES = ["viewer", "operator", "approver", "admin"]
 OPEN = {
     "/login/",
+    "/login/provider/",
+    "/login/provider/callback/",
     "/logout/",
     "/live/",
     "/preferences/",
