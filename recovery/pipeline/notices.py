@@ -311,11 +311,10 @@ def _alarm(channel: Channel, why: str, *, now: datetime) -> None:
 def forget(*, now: datetime) -> int:
     """Remove what was told or given up long ago; how many rows."""
     before = now - KEPT
-    old = (
-        Notice.objects.filter(at__lt=before).order_by(),
-        Delivery.objects.filter(made_at__lt=before, try_at=None).order_by(),
-    )
-    return sum(rows.model._default_manager.filter(pk__in=rows.values("pk")[:FORGOTTEN]).delete()[0] for rows in old)
+    notices = Notice.objects.filter(at__lt=before).order_by().values("pk")[:FORGOTTEN]
+    deliveries = Delivery.objects.filter(made_at__lt=before, try_at=None).order_by().values("pk")[:FORGOTTEN]
+    removed, _ = Notice.objects.filter(pk__in=notices).delete()
+    return removed + Delivery.objects.filter(pk__in=deliveries).delete()[0]
 
 
 def address_of(channel: Channel) -> Address:

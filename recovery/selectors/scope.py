@@ -43,7 +43,7 @@ from recovery.selectors.base import NotFound
 
 M = TypeVar("M", bound=Model)
 NOTHING = Q(pk__in=())
-PRIVATE = ("account", "token", "push_token", "audit")  # subjects of events that are about people
+PRIVATE = ("account", "token", "push_token", "audit", "channel")  # subjects of events that are about people
 
 # how a row's job is reached from it
 _JOB: dict[type[Model], str] = {

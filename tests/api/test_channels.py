@@ -74,3 +74,9 @@ def test_a_token_with_that_scope_alone_sees_them_and_one_of_another_cluster_does
     assert with_token(make_token(user=elsewhere)).get("channels").rows == []
     assert with_token(make_token(user=elsewhere)).get("deliveries").rows == []
     assert with_token(make_token(user=elsewhere)).post("channels", HOOK).status == 403
+
+
+def test_who_may_not_see_channels_does_not_read_of_them_in_the_trail(api: Callable[[str], Api]) -> None:
+    api("admin").post("channels", {"name": "team", "kind": "email", "target": "mira@example.org"})
+    assert [row["verb"] for row in api("admin").get("events").rows] == ["channel.added"]
+    assert api("viewer").get("events").rows == []
