@@ -74,7 +74,7 @@ class QuestionForm(forms.Form):
 def policy_why(request: DeskRequest) -> HttpResponse:
     version = selectors.current_policy()
     about, given = _about(request)
-    form = QuestionForm(given)
+    form = QuestionForm(given, label_suffix="")
     context: dict[str, Any] = {"version": version, "form": form, "about": about, "place": "policies"}
     if form.is_valid():
         rules, question = rules_of(version), form.question(request)

@@ -5,7 +5,7 @@ from django.db.models import Q
 
 
 class PolicyVersion(models.Model):
-    """An immutable version of the policy; the newest holds. `rules` is what recovery/core/policy.py reads."""
+    """An immutable version of the policy; the newest holds. `rules` is what recovery/core/policy/ reads."""
 
     number = models.IntegerField(unique=True)
     rules = models.JSONField()
