@@ -45,7 +45,9 @@ SENTENCES = {
 }
 
 # Whoever uses a session gives the password again before these, once it is a while ago (recovery/sessions.py).
-ASKS_AGAIN = frozenset({Permission.POLICY_EDIT, Permission.TOKEN_MANAGE, Permission.ACCOUNT_MANAGE})
+ASKS_AGAIN = frozenset(
+    {Permission.POLICY_EDIT, Permission.TOKEN_MANAGE, Permission.CHANNEL_MANAGE, Permission.ACCOUNT_MANAGE}
+)
 
 _VIEWER = frozenset({Permission.VIEW})
 _OPERATOR = _VIEWER | {Permission.OPERATE, Permission.TOKEN_MANAGE}

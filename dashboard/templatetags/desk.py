@@ -349,6 +349,8 @@ _VERBS = {
     "account.logged_in": "Logged in",
     "account.logged_out": "Logged out",
     "account.log_in_failed": "Failed to log in",
+    "account.locked": "Locked a log-in",
+    "account.unlocked": "Unlocked a log-in",
     "account.role_changed": "Gave a role",
     "audit.broken": "Found the audit trail broken",
     "audit.whole_again": "Found the audit trail whole again",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from threading import Barrier
 from typing import Any
 
 import pytest
 import time_machine
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import connection
 from django.test import Client
 from pytest_django import Settings
 
@@ -121,6 +124,23 @@ def test_an_ipv6_network_is_one_address(mira: User, clock: time_machine.Travelle
 def test_tries_at_once_are_counted_before_any_password_is_looked_at(mira: User) -> None:
     begun = [lock_out.begin("mira", "10.0.0.7", now=NOW) for _ in range(7)]
     assert begun == [None] * 5 + [NOW + timedelta(seconds=60)] * 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_twenty_tries_at_the_same_moment_are_five() -> None:
+    """Names that nobody has yet: even the first row is made by one of them."""
+    gate = Barrier(20)
+
+    def attempt(number: int) -> bool:
+        gate.wait(30)
+        try:
+            return lock_out.begin("mira", f"10.9.0.{number}", now=NOW) is None
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(20) as pool:
+        looked_at = sum(pool.map(attempt, range(20)))
+    assert looked_at == 5
 
 
 def test_failures_of_yesterday_are_forgotten(mira: User) -> None:

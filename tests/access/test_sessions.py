@@ -130,10 +130,13 @@ def test_what_is_sensitive_waits_for_the_password_and_goes_on_with_what_was_type
     [
         ("/admin/roles/give/", {"account": "mira", "role": "admin", "scope": "all"}),
         ("/clusters/{cluster}/push-tokens/make/", {"name": "trainer"}),
+        ("/channels/make/", {"name": "ops", "kind": "webhook"}),
         ("/policies/advanced/", {"rules": "{}", "reason": "x"}),
     ],
 )
-def test_roles_tokens_and_policies_ask_too(later: Client, paused: Cluster, path: str, given: dict[str, str]) -> None:
+def test_roles_tokens_channels_and_policies_ask_too(
+    later: Client, paused: Cluster, path: str, given: dict[str, str]
+) -> None:
     make_user(role=None, username="mira")
     answer = later.post(path.format(cluster=paused.pk), given)
     assert answer.status_code == 403
