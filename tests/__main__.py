@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-ON_POSTGRES = [sys.executable, "-m", "tests.postgres", "-m", "pytest", "-p", "no:cacheprovider"]
+SLOWEST = "--durations=25"  # what to make faster first stands at the end of each log below var/
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", SLOWEST]
+ON_POSTGRES = [sys.executable, "-m", "tests.postgres", "-m", "pytest", "-p", "no:cacheprovider", SLOWEST]
 PATIENT = ["--timeout=600"]  # whoever gets what the others leave may take several times as long
 MACHINE, PURE = ["-m", "machine and not torture", *PATIENT], ["-m", "not machine and not torture", *PATIENT]
 RULES = ["tests/core", "tests/simulation", "tests/sources", "tests/torture"]
