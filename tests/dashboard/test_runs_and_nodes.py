@@ -182,7 +182,7 @@ def test_nodes_with_a_trouble_come_first(read: Read) -> None:
     for name, state in [("gpu-01", "up"), ("gpu-02", "drained"), ("gpu-03", "down"), ("gpu-04", "draining")]:
         make_node(cluster=cluster, name=name, state=state)
     page = read("/nodes/")
-    places = [page.index(f"<strong>{name}<") for name in ("gpu-03", "gpu-02", "gpu-04", "gpu-01")]
+    places = [page.index(f">{name}</a></strong>") for name in ("gpu-03", "gpu-02", "gpu-04", "gpu-01")]
     assert places == sorted(places)
 
 
