@@ -154,7 +154,7 @@ def _agree(
 ) -> Decision | Agreement:
     """One person's agreement, and the decision with the last one that was missing. One person counts once."""
     with transaction.atomic():
-        Recommendation.objects.select_for_update().get(pk=row.pk)  # of two who agree at once, one sees the other
+        lock(row)  # of two who agree at once, one sees the other
         before = list(Agreement.objects.filter(recommendation=row).select_related("actor"))
         if mine := next((each for each in before if each.actor_id == actor.user_id), None):
             raise AlreadyDecided(f"You approved this at {mine.at:%H:%M:%S} UTC; somebody else has to agree, too.")
@@ -259,6 +259,8 @@ def conclude(
     incident = recommendation.incident
     try:
         with transaction.atomic():
+            if lock(recommendation).superseded_at is not None:
+                raise LostRace("superseded")
             decision = Decision.objects.create(
                 recommendation=recommendation, kind=kind, actor_id=actor.user_id, actor_name=actor.name,
                 reason=reason[:500], rejection=rejection or "", overrode=overrode, hash=recommendation.hash, at=now,
@@ -282,6 +284,11 @@ def conclude(
     except LostRace as error:
         raise OutOfDate("The case moved on in this moment; reload the page.") from error
     return decision
+
+
+def lock(row: Recommendation) -> Recommendation:
+    """As it is now; before anything is written about it, so that whoever comes second waits, and nobody mutually."""
+    return Recommendation.objects.select_for_update().get(pk=row.pk)
 
 
 def _asks_again(row: Recommendation) -> bool:

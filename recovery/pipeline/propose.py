@@ -18,7 +18,7 @@ from recovery.core.speech import duration
 from recovery.core.types import ActionKind, DecisionKind, JobState, Mode, Proposal
 from recovery.models import Action, Decision, Incident, Job, Node, Recommendation
 from recovery.pipeline.by_hand import Invalid
-from recovery.pipeline.decide import OutOfDate
+from recovery.pipeline.decide import OutOfDate, lock
 from recovery.pipeline.facts import attempt_facts
 from recovery.pipeline.fleet import open_outbreak
 from recovery.pipeline.observe import ON_NODES
@@ -242,6 +242,8 @@ def _amend(incident: Incident, *, reason: str, actor: Actor, now: datetime) -> R
     """What waited for a decision and is replaced. Of the product's own it is a person's decision: that instead."""
     waits = Recommendation.objects.filter(incident=incident, superseded_at=None, incident__state=S.AWAITING_DECISION)
     replaced = waits.filter(decision=None).first()
+    if replaced is not None:
+        lock(replaced)
     if replaced is not None and not replaced.proposed_by:
         Decision.objects.create(
             recommendation=replaced, kind=DecisionKind.AMEND, actor_id=actor.user_id, actor_name=actor.name,

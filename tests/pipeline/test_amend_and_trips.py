@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from django.contrib.auth.models import User
 
 from recovery.access import actor_for
 from recovery.core.lifecycle import IncidentState
 from recovery.core.policy import DEFAULT_RULES
 from recovery.core.types import ActionKind, DecisionKind
-from recovery.models import Agreement, Cluster, Decision, Event, PolicyVersion
+from recovery.models import Action, Agreement, Cluster, Decision, Event, PolicyVersion
 from recovery.models.access import Role
 from recovery.pipeline import decide, propose
 from recovery.pipeline.earned import decided
 from tests.factories import make_user
 from tests.pipeline.conftest import Desk
+from tests.pipeline.test_approvals import at_once, write_policy
 
 S = IncidentState
 
@@ -64,6 +66,28 @@ def test_only_what_waits_is_amended_and_a_persons_own_proposal_is_only_replaced(
     assert not Decision.objects.exists()
     rows = list(desk.incident.recommendations.order_by("pk"))
     assert [row.amends_id for row in rows] == [None, None, rows[1].pk]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_approval_and_an_amendment_at_the_same_moment_know_one_winner(
+    desk: Desk, approver: User, operator: User
+) -> None:
+    write_policy(desk)
+    desk.run_with_checkpoint()
+    desk.crash_with_ecc()
+    row, incident, who, other = desk.recommendation, desk.incident, actor_for(approver), actor_for(operator)
+    at_once(
+        lambda: decide.approve(row.pk, shown_hash=row.hash, actor=who, now=desk.now),
+        lambda: propose.propose(
+            incident.pk, action=ActionKind.REQUEUE, parameters={}, exclude_nodes=(), reason="n2 was repaired",
+            actor=other, client=desk.slurm, now=desk.now,
+        ),
+    )  # fmt: skip
+    made = Decision.objects.get(recommendation=row)
+    approved = made.kind == DecisionKind.APPROVE
+    assert Action.objects.count() == approved
+    assert desk.incident.state == (S.ACTING if approved else S.AWAITING_DECISION)
+    assert desk.recommendation.pk == row.pk if approved else desk.recommendation.amends_id == row.pk
 
 
 def test_what_the_breaker_stops_is_kept_until_it_lets_something_through(desk: Desk) -> None:
