@@ -43,6 +43,7 @@ from recovery.selectors.base import NotFound
 
 M = TypeVar("M", bound=Model)
 NOTHING = Q(pk__in=())
+EVERYTHING = Q(pk__isnull=False)  # not Q(): that is no condition, and or-ed with another one it is left out
 PRIVATE = ("account", "token", "push_token", "audit", "channel")  # subjects of events that are about people
 
 # how a row's job is reached from it
@@ -62,7 +63,7 @@ _CLUSTER: dict[type[Model], str] = {
     Cluster: "pk", Node: "cluster_id", NodeEvent: "cluster_id", Suspect: "cluster_id", PushToken: "cluster_id",
 }  # fmt: skip
 # … nowhere, as it is of the whole site: everybody reads the policy; a proposal's figures are of everybody's incidents
-_SITE: dict[type[Model], Q] = {PolicyVersion: Q(pk__isnull=False), Promotion: NOTHING}
+_SITE: dict[type[Model], Q] = {PolicyVersion: EVERYTHING, Promotion: NOTHING}
 # … its incident
 _INCIDENT: dict[type[Model], str] = {Event: "incident_id", NodeStrike: "incident_id"}
 
@@ -103,7 +104,7 @@ def _condition(model: type[Model], actor: Actor) -> Callable[[Grant], Q]:
     if model in _RUN:
         return lambda grant: Q(**{f"{_RUN[model]}__in": Job.objects.filter(_of_job(grant, "")).values("run_id")})
     if model in _CLUSTER:
-        return lambda grant: Q() if grant.cluster_id is None else Q(**{_CLUSTER[model]: grant.cluster_id})
+        return lambda grant: EVERYTHING if grant.cluster_id is None else Q(**{_CLUSTER[model]: grant.cluster_id})
     if model in _SITE:
         return lambda grant: _SITE[model]
     if model in _INCIDENT:

@@ -170,3 +170,12 @@ def test_an_empty_name_reaches_nothing(scope: Scope) -> None:
     """A job without an account is not everybody's."""
     grant = Grant(Role.ADMIN, scope, None, "")
     assert not grant.covers(Place(1, frozenset({""}), frozenset({""}), ""))
+
+
+def test_a_role_on_every_cluster_sees_every_cluster_as_the_question_says(site: Site) -> None:
+    actor = actor_for(make_person(Role.VIEWER, Scope.ACCOUNT, "nlp"))
+    seen = set(visible_to(Cluster.objects.all(), actor).values_list("name", flat=True))
+    assert seen == {cluster.name for cluster in Cluster.objects.all() if actor.can(Permission.VIEW, cluster)}
+    assert seen == {"alpha", "beta"}
+    more = make_person(Role.VIEWER, Scope.CLUSTER, cluster=site.alpha)
+    assert set(visible_to(Cluster.objects.all(), actor_for(more)).values_list("name", flat=True)) == {"alpha"}
