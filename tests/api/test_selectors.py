@@ -307,7 +307,7 @@ def test_an_incident_comes_with_all_that_belongs_to_it(django_assert_num_queries
     finding = make_finding(incident=incident)
     first, second = make_event(incident=incident), make_event(incident=incident, verb="incident.diagnosed")
     make_event(incident=make_incident())
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         detail = selectors.incident_detail(incident_id=incident.pk)
         assert detail.incident == incident
         assert (detail.recommendation, detail.superseded, detail.decision) == (current, (old,), decision)
