@@ -288,11 +288,16 @@ def test_an_attempt_that_somebody_else_started_is_recorded_as_resolved_by_others
     assert restarted.look().resolved_by_others
 
 
+def _loads_by_a_clock_gone_back(restarted: Restarted) -> None:
+    restarted.load(840)
+    restarted.seen(restored_at=ago(9000))
+
+
 _OBSERVATIONS: dict[str, Callable[[Restarted], object]] = {
     "loads 840": lambda r: r.load(840),
     "loads 820": lambda r: r.load(820),
     "loads what was never trained": lambda r: r.load(10**12),
-    "loads by a clock gone back": lambda r: (r.load(840), r.seen(restored_at=ago(9000))),
+    "loads by a clock gone back": _loads_by_a_clock_gone_back,
     "tracker ahead of the folder": lambda r: r.seen(places={"tracker": {"step": 900, "file": "/t", "at": ""}}),
     "requeued meanwhile": lambda r: r.requeue(),
     "suspended": lambda r: r.seen(state=JobState.SUSPENDED),
