@@ -304,7 +304,7 @@ def test_the_approve_key_opens_the_form_and_the_reject_key_closes_it_for_the_oth
     expect(page.get_by_role("heading", name="If you approve")).to_be_visible()
     page.keyboard.press("Escape")
     page.keyboard.press("x")
-    expect(page.locator("#reason")).to_be_focused()
+    expect(page.locator("#rejection")).to_be_focused()
     expect(page.locator("#comment")).to_be_hidden()
 
 
