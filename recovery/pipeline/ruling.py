@@ -12,7 +12,17 @@ from recovery import audit
 from recovery.access import SYSTEM
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.policy import Acted, Load, Ruling, Traits, rule_on
-from recovery.core.types import ActionKind, DecisionKind, JobState, Mode, Proposal
+from recovery.core.types import (
+    ActionKind,
+    DecisionKind,
+    Diagnosis,
+    Exclude,
+    FailureClass,
+    JobState,
+    Mode,
+    Proposal,
+    Restart,
+)
 from recovery.models import Action, Attempt, Cluster, Decision, Incident, Job, Node, PolicyVersion, Recommendation
 from recovery.pipeline.decide import conclude, halted
 from recovery.pipeline.facts import current_rules, log_interval, past_failures
@@ -24,6 +34,10 @@ from recovery.selectors import current_policy
 
 OLD_NEWS = timedelta(minutes=15)  # a failure older than this is not acted on by policy alone: somebody may have
 TRIP_SHOWN = timedelta(hours=1)  # the span in which the breaker counts actions (`actions_last_hour`)
+# What is judged where nothing was diagnosed: the undoing of an earlier case's action has a case of its own.
+UNDIAGNOSED = Diagnosis(
+    failure_class=FailureClass.UNKNOWN, restart=Restart.NO, exclude=Exclude.NONE, nodes=(), confidence=0.0, reason=""
+)
 LIMITS_REACH_BACK = timedelta(days=30)  # the longest window of a rule's limits (core/policy/check.py)
 
 
@@ -91,7 +105,7 @@ def rule(incident: Incident, recommendation: Recommendation, *, now: datetime) -
     mode = options.get("mode")
     ruling = rule_on(
         current_rules(),
-        diagnosis=stored_diagnosis(incident),
+        diagnosis=stored_diagnosis(incident) if incident.diagnosis else UNDIAGNOSED,
         proposal=proposal_of(recommendation),
         comment_mode=Mode(mode) if mode else None,
         comment_max_restarts=options.get("max_restarts"),
