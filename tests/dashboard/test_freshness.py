@@ -134,10 +134,10 @@ def test_nothing_is_offered_to_be_decided_on_a_cluster_that_is_switched_off(as_a
 
 
 def test_a_list_invites_to_decide_only_where_something_can_be_decided(as_approver: Client, question: Question) -> None:
-    assert ">Decide</a>" in text_of(as_approver.get("/incidents/"))
+    assert ">Decide</a>" in text_of(as_approver.get("/"))
     assert "Approve: requeue without gpu-02" in text_of(as_approver.get("/approvals/"))
     Cluster.objects.update(error="squeue: no answer within 10 s")
-    page = text_of(as_approver.get("/incidents/"))
+    page = text_of(as_approver.get("/"))
     assert ">Decide</a>" not in page
     assert ">Read</a>" in page
     queue = text_of(as_approver.get("/approvals/"))
