@@ -110,7 +110,7 @@ def read_overview(cluster: Cluster | None, *, actor: Actor, now: datetime) -> Ov
         clusters=tuple(clusters),
         clusters_in_view=len(every),
         switched_off=sum(row.picture.state == "off" for row in every),
-        warned=tuple(_warned(cluster)[:MOST_WARNED]),
+        warned=tuple(_warned(cluster, actor=actor)[:MOST_WARNED]),
         outbreaks=tuple(open_outbreaks(cluster, actor=actor)),
         alarms=tuple(alarms[:MOST]),
         alarm_count=alarms.count(),
@@ -127,8 +127,8 @@ def _alarms(cluster: Cluster | None, *, actor: Actor) -> QuerySet[Alarm]:
     return rows.filter(run__cluster__enabled=True) if cluster is None else rows.filter(run__cluster=cluster)
 
 
-def _warned(cluster: Cluster | None) -> QuerySet[Run]:
-    rows = selectors.warned_runs()
+def _warned(cluster: Cluster | None, *, actor: Actor) -> QuerySet[Run]:
+    rows = visible_to(selectors.warned_runs(), actor)
     return rows.filter(cluster__enabled=True) if cluster is None else rows.filter(cluster=cluster)
 
 
