@@ -21,7 +21,7 @@ from tests.access.people import Case, make_case, make_person
 from tests.api.conftest import Api, with_token
 from tests.api.test_who_may import ROUTES, view_of
 from tests.dashboard.test_who_may import CHANGES, PAGES
-from tests.factories import ago, (
+from tests.factories import (
     ago,
     make_action,
     make_checkpoint,
