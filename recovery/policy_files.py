@@ -20,6 +20,18 @@ from recovery.core.policy.check import Place, Problem
 LONGEST = 1_000_000  # characters; the largest policy (500 rules) has a tenth of that
 WIDTH = 110
 
+# As recovery/core/policy/document.py tells of them; PostgreSQL keeps the keys of an object by their length.
+FIELDS = (
+    "rules", "name", "classes", "match", "clusters", "partitions", "accounts", "users", "qos", "job_names", "labels",
+    "gpus", "nodes", "confidence", "min", "max", "hours", "days", "mode", "shadow", "actions", "max_restarts", "budget",
+    "per_class", "limits", "max_nodes", "max_actions", "max_interrupted", "window_s", "backoff_s", "approval", "count",
+    "role", "four_eyes", "comment", "owner", "default", "avoid_suspects", "breaker", "max_actions_per_hour", "max_excluded_nodes",
+    "max_excluded_percent", "fleet_failures", "fleet_window_s", "freezes", "from", "to", "timezone", "override",
+    "notify", "severity", "expires_after_s", "on_expiry", "escalate", "after_s", "promote", "decided", "agreement",
+    "log_pattern",
+)  # fmt: skip
+_PLACES = {field: place for place, field in enumerate(FIELDS)}
+
 # The core schema of YAML 1.2: true, false, null and plain numbers; everything else is a text. By name: what it looks
 # like, and how it may begin.
 CORE_SCHEMA = {
@@ -62,8 +74,17 @@ def read(text: str) -> PolicyFile:
 
 
 def write(rules: dict[str, Any]) -> str:
-    """The document as YAML, in the order of its fields."""
-    return str(yaml.dump(rules, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH))
+    """The document as YAML, in the order in which its fields are told of, whatever order a database keeps."""
+    return str(yaml.dump(_in_order(rules), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH))
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_in_order(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    keys = sorted(value, key=lambda key: (_PLACES.get(key, len(_PLACES)), str(key)))
+    return {key: _in_order(value[key]) for key in keys}
 
 
 def diff(old: dict[str, Any], new: dict[str, Any], *, names: tuple[str, str]) -> list[str]:

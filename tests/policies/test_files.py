@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery import policy_files
-from recovery.core.policy import DEFAULT_RULES
+from recovery.core.policy import DEFAULT_RULES, check
 
 GOOD = """\
 # reviewed by the platform team
@@ -54,6 +54,18 @@ def test_what_is_written_is_read_again() -> None:
     rules = policy_files.read(GOOD).rules
     assert policy_files.read(policy_files.write(rules)).rules == rules
     assert policy_files.read(policy_files.write(DEFAULT_RULES)).rules == DEFAULT_RULES
+
+
+def test_fields_stand_in_the_order_in_which_they_are_told_of_however_a_database_keeps_them() -> None:
+    def shuffled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shuffled(value[key]) for key in sorted(value, key=len)}
+        return [shuffled(each) for each in value] if isinstance(value, list) else value
+
+    rules = policy_files.read(GOOD).rules
+    text = policy_files.write(rules)
+    assert policy_files.write(shuffled(rules)) == text
+    assert text.startswith("rules:\n- name: 'on'\n  classes:")
 
 
 @pytest.mark.parametrize(
@@ -130,3 +142,8 @@ def test_whatever_is_written_comes_back_as_it_was(value: Any) -> None:
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@, \n0", max_size=60))
 def test_no_text_breaks_the_reader(text: str) -> None:
     assert errors_of(text)
+
+
+def test_every_field_has_its_place() -> None:
+    tables = (check._TOP, check._RULE, check._BREAKER, check._FREEZE, check._ROUTE, check._DEFAULT_RULE)
+    assert {field for table in tables for field in table} <= set(policy_files.FIELDS)
