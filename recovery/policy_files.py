@@ -22,13 +22,13 @@ WIDTH = 110
 
 # As recovery/core/policy/document.py tells of them; PostgreSQL keeps the keys of an object by their length.
 FIELDS = (
-    "rules", "name", "classes", "match", "clusters", "partitions", "accounts", "users", "qos", "job_names", "labels",
-    "gpus", "nodes", "confidence", "min", "max", "hours", "days", "mode", "shadow", "actions", "max_restarts", "budget",
-    "per_class", "limits", "max_nodes", "max_actions", "max_interrupted", "window_s", "backoff_s", "approval", "count",
-    "role", "four_eyes", "comment", "owner", "default", "avoid_suspects", "breaker", "max_actions_per_hour",
-    "max_excluded_nodes", "max_excluded_percent", "fleet_failures", "fleet_window_s", "freezes", "from", "to", "timezone",
-    "override", "notify", "severity", "expires_after_s", "on_expiry", "escalate", "after_s", "promote", "decided", "agreement",
-    "log_pattern",
+    "rules", "name", "classes", "match", "clusters", "partitions", "accounts", "users", "qos", "job_names",
+    "labels", "gpus", "nodes", "confidence", "min", "max", "hours", "days", "mode", "shadow", "actions",
+    "max_restarts", "budget", "per_class", "limits", "max_nodes", "max_actions", "max_interrupted",
+    "window_s", "backoff_s", "approval", "count", "role", "four_eyes", "comment", "owner", "default",
+    "avoid_suspects", "breaker", "max_actions_per_hour", "max_excluded_nodes", "max_excluded_percent",
+    "fleet_failures", "fleet_window_s", "freezes", "from", "to", "timezone", "override", "notify", "severity",
+    "expires_after_s", "on_expiry", "escalate", "after_s", "promote", "decided", "agreement", "log_pattern",
 )  # fmt: skip
 _PLACES = {field: place for place, field in enumerate(FIELDS)}
 
