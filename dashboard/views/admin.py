@@ -19,7 +19,7 @@ from recovery import selectors
 from recovery.access import EVERYTHING, ROLE_PERMISSIONS, Permission
 from recovery.models import Cluster, KillSwitch, Membership
 from recovery.models.access import Role, Scope
-from recovery.pipeline import accounts, by_hand, lock_out
+from recovery.pipeline import accounts, by_hand, lock_out, pauses
 from recovery.pipeline.invalid import Invalid
 from recovery.selectors.scope import visible_to
 
@@ -114,13 +114,13 @@ def unlock(request: DeskRequest, pk: int) -> HttpResponse:
 @page(Permission.OPERATE, of=Cluster)
 def pause(request: DeskRequest, pk: int) -> HttpResponse:
     """Stop automation on a cluster: from every page, with a reason."""
-    return _switch(request, pk, by_hand.pause, "Automation is paused on {}: every action is asked for from now on.")
+    return _switch(request, pk, pauses.pause, "Automation is paused on {}: every action is asked for from now on.")
 
 
 @require_POST
 @page(Permission.POLICY_EDIT, of=Cluster)
 def arm(request: DeskRequest, pk: int) -> HttpResponse:
-    return _switch(request, pk, by_hand.arm, "Automation is armed again on {}: the policy decides.")
+    return _switch(request, pk, pauses.arm, "Automation is armed again on {}: the policy decides.")
 
 
 def _switch(request: DeskRequest, pk: int, service: Callable[..., None], done: str) -> HttpResponse:

@@ -20,7 +20,7 @@ from recovery.core.policy import Promote, promote_of, rule_named
 from recovery.core.score import Decided, Move, Scorecard, demotion, promotion, scorecards
 from recovery.core.types import DecisionKind, FailureClass, Mode, Outcome, Rejection
 from recovery.models import Action, Decision, Incident, PolicyVersion, Promotion, Recommendation
-from recovery.pipeline.invalid import Invalid
+from recovery.pipeline.invalid import Invalid, needs_reason
 from recovery.pipeline.policy_versions import add_version
 from recovery.pipeline.transition import LostRace
 from recovery.selectors import current_policy
@@ -150,8 +150,7 @@ def reject(promotion_id: int, *, reason: str, actor: Actor, now: datetime) -> Pr
 
 def _open(promotion_id: int, reason: str) -> Promotion:
     row = Promotion.objects.select_for_update().select_related("policy").get(pk=promotion_id)
-    if not reason.strip():
-        raise Invalid(["reason: give one, it stands in the audit trail."])
+    needs_reason(reason)
     if row.decided_at is not None:
         raise Invalid([f"{row.decided_by} decided on it already."])
     return row

@@ -7,3 +7,10 @@ class Invalid(Exception):
     def __init__(self, errors: list[str]) -> None:
         super().__init__(" ".join(errors))
         self.errors = errors
+
+
+def needs_reason(reason: str) -> str:
+    """What somebody gave as their reason. Raises Invalid where it is empty."""
+    if not reason.strip():
+        raise Invalid(["reason: give one, it stands in the audit trail."])
+    return reason.strip()

@@ -1,4 +1,4 @@
-"""What people stop for a while: automation everywhere, everything for one run, a question in the queue."""
+"""What people stop for a while: automation on a cluster or everywhere, all for one run, a question in the queue."""
 
 from __future__ import annotations
 
@@ -7,21 +7,47 @@ from datetime import datetime, timedelta
 from django.db import IntegrityError, transaction
 
 from recovery import audit
-from recovery.access import EVERYTHING, Actor, Permission, require
+from recovery.access import EVERYTHING, Actor, Permission, Place, require
 from recovery.core.lifecycle import IncidentState
-from recovery.models import Incident, KillSwitch, Run
+from recovery.models import Cluster, Incident, KillSwitch, Run
 from recovery.pipeline.decide import OutOfDate
-from recovery.pipeline.invalid import Invalid
+from recovery.pipeline.invalid import Invalid, needs_reason
 from recovery.pipeline.transition import LostRace, advance
 
 LONGEST_SNOOZE = timedelta(hours=24)  # a longer one would outlive most jobs' places in a queue
 S = IncidentState
 
 
+def pause(cluster_id: int, *, reason: str, actor: Actor, now: datetime) -> None:
+    """Stop automation on a cluster at once: automatic actions not yet begun go to approval."""
+    require(actor, Permission.OPERATE, Place(cluster_id))
+    reason = needs_reason(reason)
+    with transaction.atomic():
+        changed = Cluster.objects.filter(pk=cluster_id, paused_at=None).update(
+            paused_at=now, paused_by=actor.name, paused_reason=reason[:300]
+        )
+        if changed:
+            audit.record(
+                "cluster.paused", actor=actor, at=now, subject_kind="cluster", subject_id=cluster_id, reason=reason
+            )
+
+
+def arm(cluster_id: int, *, reason: str, actor: Actor, now: datetime) -> None:
+    """Let policies decide again."""
+    require(actor, Permission.POLICY_EDIT, Place(cluster_id))
+    reason = needs_reason(reason)
+    with transaction.atomic():
+        paused = Cluster.objects.filter(pk=cluster_id).exclude(paused_at=None)
+        if paused.update(paused_at=None, paused_by="", paused_reason=""):
+            audit.record(
+                "cluster.armed", actor=actor, at=now, subject_kind="cluster", subject_id=cluster_id, reason=reason
+            )
+
+
 def pull_kill_switch(*, reason: str, actor: Actor, now: datetime) -> None:
     """Stop what policies do by themselves on every cluster, at once. Raises Forbidden, Invalid."""
     require(actor, Permission.OPERATE, EVERYTHING)
-    reason = _needs_reason(reason)
+    reason = needs_reason(reason)
     try:
         with transaction.atomic():
             KillSwitch.objects.create(pk=1, pulled_at=now, pulled_by=actor.name, reason=reason[:300])
@@ -35,7 +61,7 @@ def pull_kill_switch(*, reason: str, actor: Actor, now: datetime) -> None:
 def reset_kill_switch(*, reason: str, actor: Actor, now: datetime) -> None:
     """Let policies decide again, on clusters that are not paused themselves. Raises Forbidden, Invalid."""
     require(actor, Permission.POLICY_EDIT, EVERYTHING)
-    reason = _needs_reason(reason)
+    reason = needs_reason(reason)
     with transaction.atomic():
         if not KillSwitch.objects.filter(pk=1).delete()[0]:
             raise Invalid(["The kill switch is not pulled."])
@@ -49,7 +75,7 @@ def take_over(run_id: int, *, reason: str, actor: Actor, now: datetime) -> None:
     """
     run = Run.objects.select_related("cluster").get(pk=run_id)
     require(actor, Permission.OPERATE, run)
-    reason = _needs_reason(reason)
+    reason = needs_reason(reason)
     why = f"{actor.name} has taken over: {reason}"
     try:
         with transaction.atomic():
@@ -69,7 +95,7 @@ def give_back(run_id: int, *, reason: str, actor: Actor, now: datetime) -> None:
     """Let the policy decide about this run again; its open case is looked at anew. Raises as `take_over` does."""
     run = Run.objects.select_related("cluster").get(pk=run_id)
     require(actor, Permission.OPERATE, run)
-    reason = _needs_reason(reason)
+    reason = needs_reason(reason)
     with transaction.atomic():
         held = Run.objects.filter(pk=run_id).exclude(hands_off_at=None)
         if not held.update(hands_off_at=None, hands_off_by="", hands_off_reason=""):
@@ -108,9 +134,3 @@ def wake(incident_id: int, *, actor: Actor, now: datetime) -> None:
         if not snoozed.update(snoozed_until=None, snoozed_by=""):
             raise Invalid(["The case is not snoozed."])
         audit.record_incident(incident, "incident.woken", actor=actor, at=now, reason="Back in the queue.")
-
-
-def _needs_reason(reason: str) -> str:
-    if not reason.strip():
-        raise Invalid(["reason: give one, it stands in the audit trail."])
-    return reason.strip()

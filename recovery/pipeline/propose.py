@@ -17,10 +17,10 @@ from recovery.core.recommend import newest_complete
 from recovery.core.speech import duration
 from recovery.core.types import ActionKind, DecisionKind, JobState, Mode, Proposal
 from recovery.models import Action, Decision, Incident, Job, Node, Recommendation
-from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.decide import OutOfDate, lock
 from recovery.pipeline.facts import attempt_facts
 from recovery.pipeline.fleet import open_outbreak
+from recovery.pipeline.invalid import Invalid, needs_reason
 from recovery.pipeline.observe import ON_NODES
 from recovery.pipeline.others import in_picture, in_the_way
 from recovery.pipeline.proposals import Asked, build, resuming
@@ -86,8 +86,7 @@ def undo(action_id: int, *, reason: str, actor: Actor, client: SlurmClient, now:
     """
     action = Action.objects.select_related("incident__run", "incident__attempt__job").get(pk=action_id)
     require(actor, Permission.OPERATE, action)
-    if not reason.strip():
-        raise Invalid(["reason: give one, it stands in the audit trail."])
+    needs_reason(reason)
     found = undoing(action, now=now)
     if found is None:
         raise Invalid([f"action: it can't be undone (any more). {RULES[ActionKind(action.kind)].undo}"])
@@ -193,8 +192,7 @@ def _open_case(incident_id: int, reason: str, *, now: datetime) -> Incident:
     incident = Incident.objects.select_related(
         "attempt__job__cluster", "new_attempt__job__cluster", "run__cluster"
     ).get(pk=incident_id)
-    if not reason.strip():
-        raise Invalid(["reason: give one, it stands in the audit trail."])
+    needs_reason(reason)
     if incident.state == S.CLOSED:
         raise Invalid(["action: the case is closed."])
     if incident.state not in PROPOSABLE:

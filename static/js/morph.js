@@ -16,12 +16,14 @@
 
   function syncAttributes(old, fresh) {
     const own = (name) => name === "open" && KEEP_OPEN.has(old.nodeName);
+    const chosen = old.classList.contains("selected"); // by the reader's keys (keys.js)
     for (const { name } of Array.from(old.attributes)) {
       if (!fresh.hasAttribute(name) && !own(name) && name !== "data-open") old.removeAttribute(name);
     }
     for (const { name, value } of Array.from(fresh.attributes)) {
       if (!own(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
     }
+    if (chosen) old.classList.add("selected");
   }
 
   function morphNode(old, fresh) {

@@ -15,6 +15,7 @@ from recovery.models.access import Role
 from tests.browser import PHONE, WIDE, Visitor
 from tests.dashboard.conftest import Question, make_question
 from tests.dashboard.test_browser import barriers
+from tests.dashboard.test_browser_live import connected, tell
 from tests.factories import ago, make_outbreak, make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -62,6 +63,21 @@ def test_the_queue_is_decided_with_the_keyboard_alone(visit: Visitor, approver: 
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert").first).to_contain_text("Rejected.")
     assert Decision.objects.get(recommendation=cheap.recommendation).rejection == "user_is_on_it"
+
+
+def test_what_happens_meanwhile_leaves_the_chosen_row_chosen(visit: Visitor, approver: User) -> None:
+    chosen = make_question()
+    page = visit(approver)
+    page.goto("/approvals/")
+    connected(page)
+    page.keyboard.press("j")
+    expect(page.locator("li.selected")).to_have_attribute("id", f"case-{chosen.incident.pk}")
+    another = make_question()
+    tell(another.incident, "new")
+    expect(page.locator(f"#case-{another.incident.pk}")).to_be_visible()
+    expect(page.locator("li.selected")).to_have_attribute("id", f"case-{chosen.incident.pk}")
+    page.keyboard.press("x")
+    expect(page.locator(f"#case-{chosen.incident.pk} details[data-key-name=reject]")).to_have_attribute("open", "")
 
 
 def test_two_approvers_on_two_pages_decide_together(visit: Visitor, approver: User, question: Question) -> None:

@@ -12,7 +12,7 @@ from recovery.access import actor_for
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import JobState, Outcome
 from recovery.models import Action, Cluster, Event, Incident, PolicyVersion
-from recovery.pipeline import by_hand, decide
+from recovery.pipeline import decide, pauses
 from recovery.slurm.base import SlurmRefused
 from tests.pipeline.conftest import ECC, Desk
 from tests.pipeline.fake_slurm import no_answer
@@ -188,7 +188,7 @@ def test_paused_automation_stops_an_automatic_action_that_has_not_begun(
     desk.say(ECC)
     desk.slurm.end()
     desk.tick()
-    by_hand.pause(desk.cluster.pk, reason="maintenance", actor=actor_for(operator), now=desk.now)  # type: ignore[arg-type]
+    pauses.pause(desk.cluster.pk, reason="maintenance", actor=actor_for(operator), now=desk.now)  # type: ignore[arg-type]
     desk.tick(times=8)
     assert desk.slurm.calls == []
     assert desk.incident.state == IncidentState.AWAITING_DECISION

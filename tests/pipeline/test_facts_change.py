@@ -13,7 +13,7 @@ from recovery.core.blindness import MUTE
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import FindingKind, JobState, Outcome
 from recovery.models import Action, Attempt, Cluster, Incident, Job, PolicyVersion
-from recovery.pipeline import by_hand, decide
+from recovery.pipeline import decide, pauses
 from tests.pipeline.conftest import ECC, Desk
 from tests.pipeline.fake_slurm import no_answer
 
@@ -175,13 +175,13 @@ def test_what_a_person_rejected_is_not_done_by_policy_later(
     desk: Desk, policy: Policy, approver: object, admin: object
 ) -> None:
     policy(gpu_hardware="auto")
-    by_hand.pause(desk.cluster.pk, reason="maintenance", actor=actor_for(approver), now=desk.now)  # type: ignore[arg-type]
+    pauses.pause(desk.cluster.pk, reason="maintenance", actor=actor_for(approver), now=desk.now)  # type: ignore[arg-type]
     desk.run_with_checkpoint()
     desk.crash_with_ecc()
     desk.tick(times=4)
     row = desk.recommendation
     decide.reject(row.pk, shown_hash=row.hash, actor=actor_for(approver), reason="mine", now=desk.now)  # type: ignore[arg-type]
-    by_hand.arm(desk.cluster.pk, reason="done", actor=actor_for(admin), now=desk.now)  # type: ignore[arg-type]
+    pauses.arm(desk.cluster.pk, reason="done", actor=actor_for(admin), now=desk.now)  # type: ignore[arg-type]
     desk.slurm.change("1", requeueable=False)
     desk.tick(times=4)
     desk.slurm.change("1", requeueable=True)

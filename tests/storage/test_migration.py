@@ -64,7 +64,7 @@ def _fill(site: BaseDatabaseWrapper) -> None:
     )  # fmt: skip
     attempt = make("Attempt", job=job, number=0, state="running", submitted_at=OLDEST, started_at=OLDEST, seen_at=now)
     sample = apps.get_model("recovery", "Sample")
-    every = (now - OLDEST) / 500
+    every = timedelta(days=3) / 500
     sample._default_manager.bulk_create(
         sample(attempt=attempt, rank=-1, step=step, at=OLDEST + step * every, loss=1 / (1 + step))
         for step in range(500)
