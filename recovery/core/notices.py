@@ -34,6 +34,7 @@ class NoticeKind(StrEnum):
     ALARM = "alarm"
     AUTOMATION_STOPPED = "automation_stopped"
     AUTOMATION_ARMED = "automation_armed"
+    BREAKER_TRIPPED = "breaker_tripped"
     RULE_DEMOTED = "rule_demoted"
     PROMOTION_PROPOSED = "promotion_proposed"
     CHANNEL_FAILING = "channel_failing"
@@ -47,6 +48,7 @@ SEVERITY: dict[NoticeKind, Severity] = {
     K.CHECKPOINT_IN_DANGER: S.URGENT, K.OUTBREAK: S.DECISION, K.CLUSTER_SILENT: S.WARNING, K.ALARM: S.WARNING,
     K.AUTOMATION_STOPPED: S.URGENT, K.AUTOMATION_ARMED: S.INFO, K.RULE_DEMOTED: S.DECISION,
     K.PROMOTION_PROPOSED: S.WARNING, K.CHANNEL_FAILING: S.DECISION, K.CASE_CLOSED: S.INFO, K.TEST: S.INFO,
+    K.BREAKER_TRIPPED: S.URGENT,
 }  # fmt: skip
 
 # By the verb of the event that is written with the change.
@@ -61,6 +63,7 @@ KIND_OF_EVENT: dict[str, NoticeKind] = {
     "cluster.armed": K.AUTOMATION_ARMED,
     "automation.stopped": K.AUTOMATION_STOPPED,
     "automation.armed": K.AUTOMATION_ARMED,
+    "automation.tripped": K.BREAKER_TRIPPED,
     "alarm.raised": K.ALARM,
     "policy.demoted": K.RULE_DEMOTED,
     "promotion.proposed": K.PROMOTION_PROPOSED,
@@ -77,6 +80,7 @@ TITLES: dict[NoticeKind, str] = {
     K.ALARM: "Something is not as it should be",
     K.AUTOMATION_STOPPED: "Automation was stopped",
     K.AUTOMATION_ARMED: "Automation goes on",
+    K.BREAKER_TRIPPED: "The breaker holds automation back",
     K.RULE_DEMOTED: "A rule asks again",
     K.PROMOTION_PROPOSED: "A rule could go by itself",
     K.CHANNEL_FAILING: "A channel delivers nothing",
@@ -87,6 +91,7 @@ TITLES: dict[NoticeKind, str] = {
 GATHER = timedelta(seconds=15)  # so long a notice waits for others of the same outbreak: they become one message
 DEAD = timedelta(minutes=10)  # a channel that fails for so long is an alarm of its own
 AGAIN = timedelta(minutes=10)  # the same of the same case is not told twice within this
+TRIPPED_AGAIN = timedelta(hours=1)  # nor the breaker of the same cluster within this, however often it lets one through
 _ORDER = {severity: place for place, severity in enumerate(Severity)}
 
 

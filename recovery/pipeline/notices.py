@@ -26,6 +26,7 @@ from recovery.core.notices import (
     GATHER,
     SEVERITY,
     TITLES,
+    TRIPPED_AGAIN,
     About,
     Message,
     NoticeKind,
@@ -92,8 +93,7 @@ def route(*, now: datetime) -> None:
     groups: dict[tuple[str, object], list[Notice]] = defaultdict(list)
     for notice in waiting:
         incident = incidents.get(notice.incident_id) if notice.incident_id else None
-        together = ("outbreak", incident.outbreak_id) if incident and incident.outbreak_id else notice.incident_id
-        groups[(notice.kind, together or f"notice {notice.pk}")].append(notice)
+        groups[(notice.kind, _together(notice, incident))].append(notice)
     for notices in groups.values():
         try:
             _route_group(notices, incidents, routes, now=now)
@@ -101,6 +101,15 @@ def route(*, now: datetime) -> None:
             raise
         except Exception:  # one that can't be told must hold up no other, and no tick
             log.exception("Notice %s can't be told", notices[0].pk)
+
+
+def _together(notice: Notice, incident: Incident | None) -> object:
+    """What notices of one kind have in common that become one message."""
+    if incident is not None and incident.outbreak_id is not None:
+        return ("outbreak", incident.outbreak_id)
+    if notice.kind == NoticeKind.BREAKER_TRIPPED:
+        return ("cluster", notice.cluster_id)
+    return notice.incident_id or ("notice", notice.pk)
 
 
 def _incidents(keys: Iterable[int | None]) -> list[Incident]:
@@ -127,7 +136,7 @@ def _route_group(
         if Notice.objects.filter(pk__in=keys, routed_at=None).update(routed_at=now) != len(keys):
             transaction.set_rollback(True)  # another router took some of them in this moment
             return
-        if not routes.channels:
+        if not routes.channels or _tripped_already(notices, now=now):
             return
         told = _told_already(notices, now=now)
         notices = [each for each in notices if each.incident_id not in told and _still_so(each, incidents)]
@@ -157,6 +166,16 @@ def _told_already(notices: Sequence[Notice], *, now: datetime) -> set[int | None
     before = Notice.objects.filter(kind=kind, incident_id__in=cases, routed_at__gt=now - AGAIN)
     keys = [notice.pk for notice in notices]
     return set(before.exclude(pk__in=keys).order_by().values_list("incident_id", flat=True))
+
+
+def _tripped_already(notices: Sequence[Notice], *, now: datetime) -> bool:
+    """A breaker that lets one thing through and holds the next is still the same trouble."""
+    kind, cluster = notices[0].kind, notices[0].cluster_id
+    if kind != NoticeKind.BREAKER_TRIPPED:
+        return False
+    before = Notice.objects.filter(kind=kind, cluster_id=cluster, routed_at__gt=now - TRIPPED_AGAIN)
+    keys = before.exclude(pk__in=[notice.pk for notice in notices]).values_list("pk", flat=True)
+    return Delivery.objects.filter(key__in=[_key(pk) for pk in keys]).exists()
 
 
 def _channels(notice: Notice, cases: Sequence[Incident], routes: Routes, *, now: datetime) -> list[str]:
@@ -200,11 +219,16 @@ def _message(notices: Sequence[Notice], incidents: Sequence[Incident]) -> Messag
     if len(cases) > NAMED:
         lines.append(f"and {len(cases) - NAMED} more")
     return Message(
-        key=f"notice-{first.pk}", kind=first.kind, severity=first.severity, at=first.at.isoformat(),
+        key=_key(first.pk), kind=first.kind, severity=first.severity, at=first.at.isoformat(),
         title=TITLES[NoticeKind(first.kind)], lines=tuple(one_line(line) for line in lines), path=_path(first, cases),
         cluster=cases[0].run.cluster.name if cases else _cluster_name(first),
         incidents=tuple(row.pk for row in cases),
     )  # fmt: skip
+
+
+def _key(pk: int) -> str:
+    """Of the message whose first notice it is."""
+    return f"notice-{pk}"
 
 
 def _line(incident: Incident) -> str:
@@ -227,6 +251,8 @@ def _path(notice: Notice, cases: Sequence[Incident]) -> str:
         return "/notifications/"
     if notice.kind == NoticeKind.CLUSTER_SILENT and notice.cluster_id is not None:
         return f"/clusters/{notice.cluster_id}/"
+    if notice.kind == NoticeKind.BREAKER_TRIPPED:
+        return "/approvals/"
     if notice.kind in (NoticeKind.RULE_DEMOTED, NoticeKind.PROMOTION_PROPOSED):
         return "/policies/"
     return "/"

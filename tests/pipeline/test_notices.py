@@ -18,11 +18,11 @@ from recovery.core.lifecycle import IncidentState
 from recovery.core.notices import GATHER, Message, one_line
 from recovery.core.policy import DEFAULT_RULES
 from recovery.core.types import FailureClass
-from recovery.models import Channel, Delivery, Event, Incident, Notice
+from recovery.models import Channel, Cluster, Delivery, Event, Incident, Notice
 from recovery.notify.base import Address, NotSent
 from recovery.pipeline import channels, notices
 from recovery.pipeline.transition import advance
-from tests.factories import make_incident, make_outbreak, make_policy, make_recommendation
+from tests.factories import make_cluster, make_incident, make_outbreak, make_policy, make_recommendation
 
 ADMIN = Actor(kind="system", name="me", user_id=None, permissions=frozenset(Permission))
 pytestmark = pytest.mark.django_db
@@ -424,6 +424,51 @@ def test_an_outbreak_is_told_with_its_page_and_its_cluster(post: Post) -> None:
     run()
     (message,) = post.sent
     assert (message.path, message.cluster) == (f"/outbreaks/{outbreak.pk}/", outbreak.cluster.name)
+
+
+def trip(cluster: Cluster, *, why: str = "6 actions in the last hour, 6 are allowed.", at: datetime) -> None:
+    with transaction.atomic():
+        audit.record(
+            "automation.tripped", actor=SYSTEM, at=at, subject_kind="cluster", subject_id=cluster.pk, reason=why
+        )
+
+
+def test_a_breaker_that_trips_is_told_with_what_tripped_it_where_and_where_it_is_asked(post: Post) -> None:
+    make_channel()
+    cluster = make_cluster(name="beta")
+    trip(cluster, at=timezone.now())
+    run()
+    (message,) = post.sent
+    assert (message.kind, message.severity, message.cluster) == ("breaker_tripped", "urgent", "beta")
+    assert (message.lines, message.path) == (("6 actions in the last hour, 6 are allowed.",), "/approvals/")
+
+
+def test_a_breaker_is_routed_as_its_cluster_and_severity_say(post: Post) -> None:
+    make_channel("chat")
+    make_channel("pager")
+    routes = [
+        {"to": ["pager"], "severity": "urgent", "match": {"clusters": ["beta"]}},
+        {"to": ["chat"], "severity": "urgent", "match": {"clusters": ["alpha"]}},
+    ]
+    make_policy(rules={**DEFAULT_RULES, "notify": routes})
+    trip(make_cluster(name="beta"), at=timezone.now())
+    notices.route(now=timezone.now() + GATHER)
+    assert [delivery.channel.name for delivery in Delivery.objects.all()] == ["pager"]
+
+
+def test_a_breaker_that_flaps_is_told_once_an_hour_for_each_cluster(post: Post) -> None:
+    make_channel()
+    alpha, beta, began = make_cluster(name="alpha"), make_cluster(name="beta"), timezone.now()
+    for _ in range(2):  # two workers at once
+        trip(alpha, at=began)
+    trip(beta, at=began)
+    run(at=began + GATHER)
+    trip(alpha, at=began + timedelta(minutes=30))  # it let one through meanwhile
+    run(at=began + timedelta(minutes=31))
+    assert sorted(message.cluster for message in post.sent) == ["alpha", "beta"]
+    trip(alpha, at=began + timedelta(minutes=70))
+    run(at=began + timedelta(minutes=71))
+    assert [message.cluster for message in post.sent[2:]] == ["alpha"]
 
 
 def test_a_channel_that_was_removed_or_renamed_in_between_is_no_fault(post: Post) -> None:
