@@ -221,9 +221,10 @@ def holds_role(actor: Actor, role: str, subject: Subject | None = None) -> bool:
     return any(wanted <= grant.permissions and (place is None or grant.covers(place)) for grant in actor.grants)
 
 
-def owns(actor: Actor, user: str) -> bool:
-    """Whether the account was given that user name of the cluster. An account's own name says nothing about it."""
-    return bool(user) and any(grant.role == Role.OWNER and grant.name == user for grant in actor.grants or ())
+def owns(actor: Actor, run: Run) -> bool:
+    """Whether the account was given the name of the run's user, on that cluster. Its own name says nothing about it."""
+    place = Place(run.cluster_id, user=run.user)
+    return any(grant.role == Role.OWNER and grant.covers(place) for grant in actor.grants or ())
 
 
 def actor_for(user: AbstractBaseUser | AnonymousUser) -> Actor:

@@ -79,7 +79,7 @@ def _needed(
     approval = Approval(**row.approval)
     freeze = frozen_by(rules, cluster=row.incident.run.cluster.name, now=now)
     return Needed(
-        approval=approval, agreed=tuple(agreed), missing=decide.still_missing(row, agreed),
+        approval=approval, agreed=tuple(decide.standing(row, agreed)), missing=decide.still_missing(row, agreed),
         involved=tuple(sorted(decide.involved(row))) if approval.four_eyes else (),
         owner=row.incident.run.user if approval.owner else "", freeze=freeze,
         may_approve=decide.may_approve(actor, row), may_reject=decide.may_reject(actor, row),

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from recovery import audit
-from recovery.access import SYSTEM, Actor, Forbidden, Permission, holds_role, owns, require
+from recovery.access import SYSTEM, Actor, Forbidden, Permission, actor_for, holds_role, owns, require
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.plans import RULES
 from recovery.core.policy import Approval, OnExpiry, frozen_by
 from recovery.core.types import ActionKind, DecisionKind, Outcome, Rejection
 from recovery.core.verify.deadlines import call_time
-from recovery.models import Action, Agreement, Cluster, Decision, Incident, KillSwitch, Recommendation
+from recovery.models import Action, Agreement, Cluster, Decision, Incident, KillSwitch, Membership, Recommendation
+from recovery.models.access import Role
 from recovery.pipeline.facts import current_rules
 from recovery.pipeline.others import why_anew
 from recovery.pipeline.recommend import shown_hash
@@ -64,7 +66,7 @@ def approve(
         raise ValueError("Say why: the policy asks for a reason with each approval.")
     overrode = _in_spite_of(row, actor, override, now=now)
     said = f"{comment} (in spite of {overrode}: {override.strip()})".strip() if overrode else comment
-    return _agree(row, needed, actor=actor, as_owner=as_owner, comment=said, overrode=overrode, now=now)
+    return _agree(row, actor=actor, as_owner=as_owner, comment=said, overrode=overrode, now=now)
 
 
 def reject(
@@ -114,7 +116,7 @@ def _may_decide(actor: Actor, row: Recommendation, *, role: str) -> bool:
     """Raises Forbidden for whom has no say; True for the job's owner, where the policy lets owners decide."""
     if actor.can(Permission.DECIDE, row) and holds_role(actor, role, row):
         return False
-    if Approval(**row.approval).owner and owns(actor, row.incident.run.user):
+    if Approval(**row.approval).owner and owns(actor, row.incident.run):
         return True
     require(actor, Permission.DECIDE, row)
     raise Forbidden(f"{actor.name} may not decide this: the policy asks for the role {role.replace('_', ' ')} here.")
@@ -150,7 +152,7 @@ def _in_spite_of(row: Recommendation, actor: Actor, override: str, *, now: datet
 
 
 def _agree(
-    row: Recommendation, needed: Approval, *, actor: Actor, as_owner: bool, comment: str, overrode: str, now: datetime
+    row: Recommendation, *, actor: Actor, as_owner: bool, comment: str, overrode: str, now: datetime
 ) -> Decision | Agreement:
     """One person's agreement, and the decision with the last one that was missing. One person counts once."""
     with transaction.atomic():
@@ -162,7 +164,7 @@ def _agree(
             recommendation=row, actor_id=actor.user_id, actor_name=actor.name, as_owner=as_owner,
             comment=comment[:500], hash=row.hash, at=now,
         )  # fmt: skip
-        missing = needed.missing([_person(each) for each in (*before, agreement)], involved=involved(row))
+        missing = still_missing(row, [*before, agreement])
         if not missing:
             return conclude(row, DecisionKind.APPROVE, actor=actor, reason=comment, overrode=overrode, now=now)
         audit.record_incident(
@@ -172,22 +174,25 @@ def _agree(
         return agreement
 
 
-def _person(agreement: Agreement) -> str:
-    """Whose agreement it is, by page or by token."""
-    return agreement.actor.get_username() if agreement.actor is not None else agreement.actor_name
+def standing(row: Recommendation, agreed: Sequence[Agreement]) -> list[Agreement]:
+    """Those that count: of people who still have a say. Who lost the role, or the account, agrees to nothing."""
+    return [each for each in agreed if each.actor is not None and may_approve(actor_for(each.actor), row)]
 
 
 def involved(row: Recommendation) -> frozenset[str]:
     """Who can't be the only one to agree where four eyes are asked for: who proposed it, and whose job it is."""
-    proposer = row.proposed_by.partition(" (token ")[0]  # as Actor names who uses a token
-    return frozenset({proposer, row.incident.run.user} - {""})
+    proposer, run = row.proposed_by.partition(" (token ")[0], row.incident.run  # as Actor names who uses a token
+    owners = Membership.objects.filter(Q(cluster=None) | Q(cluster=run.cluster_id), role=Role.OWNER, name=run.user)
+    return frozenset({proposer, run.user, *owners.values_list("user__username", flat=True)} - {""})
 
 
 def still_missing(row: Recommendation, agreed: Sequence[Agreement] | None = None) -> int:
     """How many more have to agree to a recommendation that waits. `agreed`: who did, where that was read already."""
+    needed = Approval(**row.approval)
     if agreed is None:
         agreed = list(Agreement.objects.filter(recommendation=row).select_related("actor"))
-    return Approval(**row.approval).missing([_person(each) for each in agreed], involved=involved(row))
+    people = [each.actor.get_username() for each in standing(row, agreed) if each.actor is not None]
+    return needed.missing(people, involved=involved(row) if needed.four_eyes and people else frozenset())
 
 
 def keep_open_or_expire(incident: Incident, recommendation: Recommendation, *, now: datetime) -> None:

@@ -15,12 +15,13 @@ from recovery.access import Actor, Forbidden, actor_for
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.policy import DEFAULT_RULES, check_rules
 from recovery.core.types import DecisionKind, Mode, Rejection
-from recovery.models import Action, Agreement, Decision, Event, KillSwitch, PolicyVersion, Recommendation
-from recovery.models.access import Role
+from recovery.models import Action, Agreement, Decision, Event, KillSwitch, Membership, PolicyVersion, Recommendation
+from recovery.models.access import Role, Scope
 from recovery.pipeline import decide, pauses, ruling
 from recovery.pipeline.decide import AlreadyDecided, Frozen, OutOfDate
 from recovery.pipeline.invalid import Invalid
-from tests.factories import make_user
+from tests.access.people import make_person
+from tests.factories import make_cluster, make_user
 from tests.pipeline.conftest import Desk
 
 S = IncidentState
@@ -112,6 +113,44 @@ def test_four_eyes_who_owns_the_job_is_not_the_only_one(ask: Ask, second: Actor)
 
 def test_four_eyes_anybody_else_suffices(ask: Ask, second: Actor) -> None:
     assert isinstance(approve(ask(approval={"four_eyes": True}), second), Decision)
+
+
+def test_four_eyes_an_account_that_was_given_the_owners_name_is_the_owner(ask: Ask, second: Actor) -> None:
+    desk = ask(approval={"four_eyes": True, "owner": True})
+    mine = make_person(Role.OWNER, Scope.USER, desk.incident.run.user, desk.cluster, username="work.account")
+    assert isinstance(approve(desk, actor_for(mine)), Agreement)
+    assert isinstance(approve(desk, second), Decision)
+
+
+def test_a_namesake_on_another_cluster_owns_nothing_here(ask: Ask) -> None:
+    desk = ask(approval={"owner": True})
+    there = make_person(Role.OWNER, Scope.USER, desk.incident.run.user, make_cluster(name="beta"), username="namesake")
+    Membership.objects.create(user=there, role=Role.APPROVER, scope=Scope.PARTITION, name="elsewhere")
+    with pytest.raises(Forbidden):
+        approve(desk, actor_for(there))
+    row = desk.recommendation
+    with pytest.raises(Forbidden):
+        decide.reject(row.pk, shown_hash=row.hash, actor=actor_for(there), reason="no", now=desk.now)
+    assert not Agreement.objects.exists()
+
+
+@pytest.mark.parametrize("lost", ["role", "account", "everything"])
+def test_who_lost_the_say_since_agrees_to_nothing(
+    ask: Ask, approver: User, second: Actor, admin: User, lost: str
+) -> None:
+    desk = ask(approval={"count": 2})
+    approve(desk, actor_for(approver))
+    match lost:
+        case "role":
+            approver.memberships.update(role=Role.OPERATOR)
+        case "account":
+            User.objects.filter(pk=approver.pk).update(is_active=False)
+        case _:
+            approver.delete()
+    assert decide.still_missing(desk.recommendation) == 2
+    assert isinstance(approve(desk, second), Agreement)
+    assert not Action.objects.exists()
+    assert isinstance(approve(desk, actor_for(admin)), Decision)
 
 
 def test_one_who_rejects_ends_it_whoever_agreed_before(ask: Ask, approver: User, second: Actor) -> None:
