@@ -41,8 +41,10 @@ CLOSING_RETRY_S = 0.5
 EXIT_S = 5.0  # how long the end of the program waits for the last rows
 _jitter = random.Random()  # noqa: S311 - of its own: drawing from the program's would change what a seeded training does
 FIRST_DELAY_S, LONGEST_DELAY_S, LONGEST_RETRY_AFTER_S = 1.0, 60.0, 600.0
+EXACT = 2**53  # whole numbers below it are exact as JSON's
 MOST_FAILURES, FAILURE_CHARS = 20, 8_000  # texts that are kept, and how much of each (its end)
 ANSWER_BYTES = 64 * 1024  # of an answer that are read
+MOST_TOLD, TOLD_CHARS = 20, 200  # warnings in the job's log, and how much of the desk's words is in each
 
 _log = logging.getLogger("recovery_desk")
 _all: weakref.WeakSet[RecoveryDesk] = weakref.WeakSet()
@@ -98,7 +100,7 @@ class RecoveryDesk:
     def _begin(self) -> None:
         """As new, also in a forked child: the parent's rows are the parent's to send, and its thread is not here."""
         self._thread: threading.Thread | None = None
-        self._gate = threading.Lock()  # taken by whoever starts the thread, and never given back
+        self._gate = threading.Lock()  # taken by whoever starts the thread, given back only where it did not start
         self._wake, self._quiet = threading.Event(), threading.Event()
         self._rows.clear()
         self._batches: deque[dict[str, Any]] = deque()
@@ -208,9 +210,13 @@ class RecoveryDesk:
     def _start(self) -> None:
         if not self._gate.acquire(False):
             return
-        thread = threading.Thread(target=self._run, name="recovery-desk", daemon=True)
-        self._thread = thread
-        thread.start()
+        self._thread = threading.Thread(target=self._run, name="recovery-desk", daemon=True)
+        try:
+            self._thread.start()
+        except Exception:  # no room for another thread now: the next row tries again
+            self._thread = None
+            self._gate.release()
+            raise
 
     # --- the background thread ----------------------------------------------------------------------------------------
 
@@ -254,9 +260,11 @@ class RecoveryDesk:
             status, retry_after, answer = self._post(json.dumps(body, allow_nan=False).encode())
         except (OSError, http.client.HTTPException, ValueError):
             return self._later("the desk gave no answer", None)
-        code = (answer.get("error") or {}).get("code", "") if isinstance(answer.get("error"), dict) else ""
+        code, why = _error(answer)
         if status == 200 and isinstance(answer.get("accepted"), int):
             refused = len(answer.get("refused") or ())
+            if refused:
+                self._tell("the desk did not take some rows" + _first(answer["refused"]), "the others were taken.")
             return self._done(sent=len(batch["rows"]) - refused, refused=refused)
         if status == 413 and len(batch["rows"]) > 1:
             half = len(batch["rows"]) // 2
@@ -265,13 +273,14 @@ class RecoveryDesk:
                 self._batches.appendleft({"batch": uuid.uuid4().hex, "rows": rows})
             return True
         if status in (400, 413):
+            self._tell(f"the desk can't take some rows (status {status}){why}", "they are left out.")
             return self._done(sent=0, refused=len(batch["rows"]))
         if code == "attempt_over":  # nothing more is taken for this attempt
             self._over = True
             self.refused += len(batch["rows"]) + len(self._rows)
             self._rows.clear()
             return self._done(sent=0, refused=0)
-        return self._later(f"the desk answered with status {status}", retry_after)
+        return self._later(f"the desk answered with status {status}{why}", retry_after)
 
     def _done(self, *, sent: int, refused: int) -> bool:
         if self._batches:
@@ -287,10 +296,15 @@ class RecoveryDesk:
         self._tries += 1
         self._asked_until = time.monotonic() + (retry_after or 0.0)
         self._not_before = max(self._asked_until, time.monotonic() + (delay if retry_after is None else 0.0))
-        if why not in self._told:
-            self._told.add(why)
-            _log.warning("recovery desk client: %s; rows are kept and sent later, the training goes on.", why)
+        self._tell(why, "rows are kept and sent later, the training goes on.")
         return False
+
+    def _tell(self, what: str, then: str) -> None:
+        """Into the job's own log, each thing once: numbers in it don't make it another."""
+        key = "".join(char for char in what if not char.isdigit())
+        if key not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(key)
+            _log.warning("recovery desk client: %s; %s", what, then)
 
     def _post(self, body: bytes) -> tuple[int, float | None, dict[str, Any]]:
         """One request: no proxy, no redirect, a connection of its own."""
@@ -324,14 +338,36 @@ def _light(value: Any) -> Any:
     """A tensor without its graph: what waits in the queue must not keep memory. Nothing is read from a device here."""
     if isinstance(value, (int, float, str)):
         return value
+    if isinstance(value, os.PathLike):
+        return str(value)
     return value.detach() if hasattr(value, "detach") else value
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, (int, str)):
+    """As JSON can say it. A whole number stays one, whether the loop counts in NumPy's integers or in a tensor."""
+    if isinstance(value, str) or (isinstance(value, int) and abs(value) < EXACT):
         return value
     number = float(value)
-    return number if math.isfinite(number) else str(number)
+    if not math.isfinite(number):
+        return str(number)
+    return int(number) if number.is_integer() and abs(number) < EXACT else number
+
+
+def _error(answer: dict[str, Any]) -> tuple[str, str]:
+    """Code and message of a refusal, the message ready to be put behind another."""
+    error = answer.get("error")
+    return (str(error.get("code", "")), _behind(error.get("message"))) if isinstance(error, dict) else ("", "")
+
+
+def _first(refused: Any) -> str:
+    """What is wrong with the first of the rows that were not taken."""
+    row = refused[0] if isinstance(refused, list) and refused and isinstance(refused[0], dict) else {}
+    return _behind(f"{row.get('field', '')}: {row.get('message', '')}" if row.get("message") else "")
+
+
+def _behind(words: Any) -> str:
+    text = "".join(char for char in str(words or "")[:TOLD_CHARS] if char.isprintable())
+    return f": {text}" if text else ""
 
 
 def _json(body: bytes) -> dict[str, Any]:

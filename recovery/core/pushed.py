@@ -114,6 +114,8 @@ def _moment(value: Any) -> datetime:
 def _whole(value: Any, field: str, *, most: int) -> int | None:
     if value is None:
         return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one kind of number: 120 and 120.0 are the same
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise _Refused(field, f"Give a whole number from 0 to {most}.")
     return value

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from recovery.access import Permission, actor_for
 from recovery.api import push_tokens
-from recovery.core.pushed import read_row, signals_of
+from recovery.core.pushed import Wrong, read_row, signals_of
 from recovery.core.types import SignalKind
 from recovery.models import Attempt, Cluster, Job, PushBatch, PushSender, PushToken
 from recovery.pipeline import push
@@ -116,6 +116,14 @@ def test_a_time_in_the_future_is_not_believed() -> None:
     row = read_row({"step": 1, "at": (now + timedelta(hours=5)).isoformat()}, index=0, received_at=now)
     assert isinstance(row, dict)
     assert row["at"] == now.isoformat()
+
+
+def test_a_whole_number_is_one_however_it_is_written() -> None:
+    row = read_row({"step": 120.0, "rank": 3.0}, index=0, received_at=timezone.now())
+    assert isinstance(row, dict)
+    assert (row["step"], row["rank"]) == (120, 3)
+    for wrong in (120.5, float("inf"), float("nan"), -1.0, 1e300):
+        assert isinstance(read_row({"step": wrong}, index=0, received_at=timezone.now()), Wrong)
 
 
 def test_not_a_number_is_no_number() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import socket
 import subprocess
@@ -15,10 +16,12 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from recovery.client import recovery_desk_client as module
 from recovery.client.recovery_desk_client import HuggingFaceCallback, RecoveryDesk, lightning_callback
 from recovery.core.diagnose import catalogue
+from recovery.core.pushed import read_row
 from tests.client.desk_server import Desk, failing, running_desk
 
 SOURCE = Path(module.__file__).read_text(encoding="utf-8")
@@ -254,6 +257,70 @@ def test_no_call_raises_whatever_it_is_given(desk: Desk) -> None:
     client.phase(None)  # type: ignore[arg-type]
     client.save_started("x" * 10)  # type: ignore[arg-type]
     client.close(1)
+
+
+class Counted:
+    """A number as NumPy's integers and one-element tensors are: none of Python's own kinds."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+
+def test_a_whole_number_arrives_whole_however_the_loop_counts(desk: Desk, tmp_path: Path) -> None:
+    client = client_of(desk)
+    client.progress(Counted(5), loss=Counted(2.5), tokens=Counted(2**40))  # type: ignore[arg-type]
+    client.progress(6.0)  # type: ignore[arg-type]
+    client.save_durable(Counted(7), tmp_path)  # type: ignore[arg-type]
+    assert client.flush(10)
+    taken = [read_row(row, index=0, received_at=timezone.now()) for row in desk.rows]
+    assert [row["step"] for row in taken if isinstance(row, dict)] == [5, 6, 7]
+    assert (desk.rows[0]["loss"], desk.rows[0]["tokens"]) == (2.5, 2**40)
+    assert (desk.rows[2]["path"], client.refused) == (str(tmp_path), 0)
+
+
+def test_a_number_that_json_cannot_say_costs_its_own_row_and_no_other(desk: Desk) -> None:
+    client = client_of(desk)
+    client.progress(10**5000)  # more digits than Python writes
+    client.progress(2)
+    assert client.flush(10)
+    assert [row["step"] for row in desk.rows] == [2]
+    assert (client.sent, client.refused) == (1, 1)
+
+
+def test_what_the_desk_refuses_is_told_once_with_its_reason(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    def refusing(batch: dict[str, Any]) -> Any:
+        wrong = [{"index": 0, "field": "loss", "message": "Give a number,\n or null."}]
+        return 200, {}, json.dumps({"accepted": 0, "again": False, "refused": wrong}).encode()
+
+    unknown = {"error": {"code": "denied", "message": "This token is not known."}}
+    desk.answers = [(401, {}, json.dumps(unknown).encode()), refusing, refusing]
+    client = client_of(desk)
+    for _ in range(2):
+        client.progress(1, loss="much")
+        assert client.flush(10)
+    assert [message.split(": ", 1)[1] for message in caplog.messages] == [
+        "the desk answered with status 401: This token is not known.; rows are kept and sent later, the training goes "
+        "on.",
+        "the desk did not take some rows: loss: Give a number, or null.; the others were taken.",
+    ]
+    assert client.refused == 2
+
+
+def test_where_no_thread_can_be_started_a_later_row_starts_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = client_of(desk)
+
+    def full(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", full)
+        client.progress(1)
+    client.progress(2)
+    assert client.flush(10)
+    assert [row["step"] for row in desk.rows] == [1, 2]
 
 
 def test_after_a_fork_the_child_sends_its_own_rows_and_no_others(desk: Desk) -> None:
