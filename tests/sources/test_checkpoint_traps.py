@@ -208,6 +208,32 @@ def test_a_nemo_marker_is_no_checkpoint(run: Path) -> None:
     assert got.error
 
 
+def test_automodel_marks_what_it_is_writing(run: Path) -> None:
+    for step in (1, 2):
+        put(trainers.automodel(run, step) / ".incomplete", b"")
+    assert states(run) == {1: TORN, 2: ANNOUNCED}
+
+
+def test_before_its_mark_automodel_wrote_the_optimizer_last(run: Path) -> None:
+    for step in (1, 2):
+        (trainers.automodel(run, step) / "optim" / ".metadata").unlink()
+    assert states(run) == {1: TORN, 2: ANNOUNCED}
+
+
+def test_what_automodel_has_not_moved_into_place_is_no_checkpoint(run: Path) -> None:
+    trainers.automodel(run, 1)
+    put(run / "epoch_0_step_2.reserving-0a1b" / ".incomplete", b"")
+    assert states(run) == {1: COMPLETE}
+
+
+def test_automodels_model_without_the_optimizer_is_not_counted(run: Path) -> None:
+    folder = trainers.automodel(run, 5)
+    shutil.rmtree(folder / "optim")
+    assert look(run, 5).state is UNKNOWN
+    shutil.rmtree(folder / "model")
+    assert look(run, 5).state is TORN
+
+
 def test_two_nemo_checkpoints_of_one_step_are_told_apart(run: Path) -> None:
     shutil.copytree(path := trainers.nemo(run, 5), run / f"{path.name}-last")
     assert [each.state for each in scan(run).looks] == [COMPLETE, COMPLETE]

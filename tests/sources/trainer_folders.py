@@ -151,6 +151,29 @@ def ocdbt(begins: str, size: int = 100) -> bytes:
     return bytes.fromhex(begins) + size.to_bytes(8, "little") + b"\5" * (size - 12)
 
 
+def automodel(run: Path, step: int) -> Path:
+    folder = run / f"epoch_0_step_{step}"
+    for rank in range(4):
+        put(folder / "model" / f"shard-{rank + 1:05d}-model-00001-of-00001.safetensors", tensors())
+        put(folder / "rng" / f"rng_dp_rank_{rank}.pt", archive())
+    dcp(folder / "optim")
+    point(run / "LATEST", folder)
+    return folder
+
+
+def automodel_dcp(run: Path, step: int) -> Path:
+    folder = run / f"epoch_1_step_{step}"
+    dcp(folder / "model")
+    dcp(folder / "optim")
+    point(run / "LATEST", folder)
+    return folder
+
+
+def point(link: Path, folder: Path) -> None:
+    link.unlink(missing_ok=True)
+    link.symlink_to(folder.name)
+
+
 def orbax(run: Path, step: int) -> Path:
     folder = run / str(step)
     put(folder / "_CHECKPOINT_METADATA", b'{"init_timestamp_nsecs": 5, "commit_timestamp_nsecs": 9}')
@@ -178,7 +201,7 @@ def torchtune(run: Path, step: int) -> Path:
 TRAINERS: dict[str, Build] = {
     build.__name__: build
     for build in (
-        torchtitan, olmo_core, huggingface, lightning, lightning_fsdp, lightning_deepspeed, nemo, nemo_file, deepspeed,
-        gpt_neox, composer, composer_sharded, orbax, fairseq, torchtune,
+        torchtitan, olmo_core, huggingface, lightning, lightning_fsdp, lightning_deepspeed, nemo, nemo_file, automodel,
+        automodel_dcp, deepspeed, gpt_neox, composer, composer_sharded, orbax, fairseq, torchtune,
     )
 }  # fmt: skip
