@@ -20,6 +20,7 @@ from recovery.access import SYSTEM
 from recovery.core.identity import Identity, identify
 from recovery.core.lifecycle import ActionState
 from recovery.core.plans import RULES, Intent, Next, Step, World, next_step
+from recovery.core.plans.base import refuse
 from recovery.core.types import ActionKind, JobState
 from recovery.models import Action, Attempt
 from recovery.pipeline import marks
@@ -29,13 +30,17 @@ from recovery.pipeline.job_rows import fingerprint_in, fingerprint_of
 from recovery.pipeline.observe import ON_NODES, job_of, world_of
 from recovery.pipeline.subject import subject_of, submitted_id
 from recovery.pipeline.transition import LostRace, advance_action
-from recovery.pipeline.veto import other_job, veto
+from recovery.pipeline.veto import other_job, veto, why_stopped
 from recovery.slurm.base import JobRecord, SlurmClient, SlurmError, SlurmRefused
 
 CALLS_PER_LOOK = 8  # an exclusion takes four calls and a read after each; more in one look means a loop
 LOOK_AGAIN = timedelta(seconds=2)
 REFUSALS = 2  # one may be a race that the next reading explains; the second is an answer
 LATE_ANSWER = 3  # so many time-outs an unanswered call may still take effect
+
+
+class Stopped(Exception):
+    """It must not be begun any more; the message says why."""
 
 
 def carry_out(action: Action, *, client: SlurmClient, now: datetime, clock: Callable[[], datetime]) -> datetime | None:
@@ -50,7 +55,13 @@ def carry_out(action: Action, *, client: SlurmClient, now: datetime, clock: Call
         if step.step in ENDINGS:
             ENDINGS[step.step](action, step.reason, clock())
             return None
-        if not _call(action, step.step, target, client=client, clock=clock) and step.step is not Step.SET_ADMIN_COMMENT:
+        try:
+            accepted = _call(action, step.step, target, client=client, clock=clock)
+        except Stopped as why:
+            action.refresh_from_db()  # the call was taken back
+            ENDINGS[Step.REFUSE](action, str(why), clock())
+            return None
+        if not accepted and step.step is not Step.SET_ADMIN_COMMENT:
             return clock() + LOOK_AGAIN
     return clock() + LOOK_AGAIN
 
@@ -151,10 +162,16 @@ def _call(action: Action, step: Step, target: Target, *, client: SlurmClient, cl
 
 
 def _begin(action: Action, step: Step, shown: str, *, now: datetime) -> None:
-    """Commit that the scheduler is about to be called; only the holder of the state that was read may go on."""
+    """Commit that the scheduler is about to be called; only the holder of the state that was read may go on.
+
+    Reading the scheduler took its time: raises Stopped where somebody stopped it meanwhile.
+    """
     calls = [*action.calls, {"operation": step.value, "command": shown, "begun_at": now.isoformat()}]
     if action.state == ActionState.INTENDED:
-        advance_action(action, ActionState.CALLED, now=now, why=shown, calls=calls, called_at=now)
+        with transaction.atomic():
+            advance_action(action, ActionState.CALLED, now=now, why=shown, calls=calls, called_at=now)
+            if why := why_stopped(action, now=now):
+                raise Stopped(refuse(why).reason)
         return
     _store_calls(action, calls, f"action.call_begun.{step}", now=now, reason=shown)
 

@@ -330,10 +330,6 @@ def still_holds(recommendation: Recommendation) -> bool:
     return shown_hash(recommendation, subject) == recommendation.hash
 
 
-def acts_automatically(action: Action) -> bool:
-    return Decision.objects.filter(recommendation=action.recommendation, kind=DecisionKind.AUTO).exists()
-
-
 def halted(cluster: Cluster) -> str | None:
     """Why nothing is done by policy on this cluster now, "" where no reason was given; None where policies decide."""
     switch = KillSwitch.objects.first()

@@ -27,7 +27,7 @@ from recovery.models import Action, Attempt, Cluster, Decision, Incident, Job, N
 from recovery.pipeline.decide import conclude, halted
 from recovery.pipeline.facts import current_rules, log_interval, past_failures
 from recovery.pipeline.fleet import failures_beside
-from recovery.pipeline.held import nodes_held
+from recovery.pipeline.held import begun_since, nodes_held
 from recovery.pipeline.recommend import stored_diagnosis
 from recovery.pipeline.transition import advance
 from recovery.selectors import current_policy
@@ -44,6 +44,18 @@ LIMITS_REACH_BACK = timedelta(days=30)  # the longest window of a rule's limits 
 def apply_policy(incident: Incident, recommendation: Recommendation, *, now: datetime) -> datetime | None:
     """Let the policy rule on a fresh recommendation. Returns when to look again where it is too early to say."""
     ruling, policy = rule(incident, recommendation, now=now)
+    if ruling.mode is not Mode.AUTO:
+        return _follow(incident, recommendation, ruling, policy, now=now)
+    with transaction.atomic():
+        # One at a time on a cluster: what others begin at this moment counts towards the limits and the breaker.
+        Cluster.objects.select_for_update(no_key=True).get(pk=incident.run.cluster_id)
+        ruling, policy = rule(incident, recommendation, now=now)
+        return _follow(incident, recommendation, ruling, policy, now=now)
+
+
+def _follow(
+    incident: Incident, recommendation: Recommendation, ruling: Ruling, policy: PolicyVersion | None, *, now: datetime
+) -> datetime | None:
     if ruling.mode is Mode.AUTO:
         wait_until = max(_settled_at(incident, recommendation), ruling.not_before or now)
         if now < wait_until:
@@ -165,7 +177,7 @@ def load_of(incident: Incident, *, now: datetime) -> Load:
     actions = Action.objects.filter(incident__run__cluster=cluster)
     stopped = halted(cluster)
     return Load(
-        actions_last_hour=actions.filter(called_at__gte=now - timedelta(hours=1)).count(),
+        actions_last_hour=actions.filter(begun_since(now - timedelta(hours=1))).count(),
         excluded_nodes=len(nodes_held(cluster, now=now)),
         total_nodes=Node.objects.filter(cluster=cluster).count(),
         failures_in_window=failures_beside(incident),

@@ -6,16 +6,19 @@ from datetime import datetime, timedelta
 
 from recovery.core.plans import Next, Step
 from recovery.core.plans.base import refuse
+from recovery.core.policy import frozen_by
 from recovery.core.speech import steps
-from recovery.core.types import ActionKind, FindingKind, JobState
-from recovery.models import Action, Attempt, Cluster, Incident, Job, Node, Run
-from recovery.pipeline.decide import acts_automatically, halted
+from recovery.core.types import ActionKind, DecisionKind, FindingKind, JobState
+from recovery.models import Action, Attempt, Cluster, Decision, Incident, Job, Node, Run
+from recovery.pipeline.decide import halted
 from recovery.pipeline.eligible import eligible_nodes
+from recovery.pipeline.facts import current_rules
 from recovery.pipeline.fleet import why_held
 from recovery.pipeline.observe import as_read
 from recovery.pipeline.others import in_records, in_the_way
 from recovery.pipeline.recommend import shown_hash
 from recovery.pipeline.subject import held_by_us
+from recovery.selectors import current_policy
 from recovery.slurm.base import HELD_BY_PEOPLE, JobRecord, SlurmClient, SlurmError
 
 # What puts a job back into the queue, whose other hold would then be in the way.
@@ -35,8 +38,8 @@ def veto(
         return other_job(begun=False)
     if cluster.is_stale(now):
         return Next(step=Step.WAIT, reason="The picture of the cluster is too old to act on.")
-    if acts_automatically(action) and (halt := _halt(action, cluster)):
-        return refuse(halt)
+    if why := why_stopped(action, now=now):
+        return refuse(why)
     why = _moves(action, attempt, record) or _is_held(action, record) or why_held(action)
     if why:
         return refuse(why)
@@ -45,12 +48,21 @@ def veto(
     return _special(action, attempt, record, now=now) or _taken_up(action, attempt, client=client)
 
 
-def _halt(action: Action, cluster: Cluster) -> str:
-    """Why nothing goes by policy alone now: automation is stopped, or somebody took the run over."""
-    if (reason := halted(cluster)) is not None:
+def why_stopped(action: Action, *, now: datetime) -> str:
+    """What people, or the policy, have said since it was decided that keeps it from being begun; "" where nothing."""
+    decision = Decision.objects.select_related("recommendation").get(recommendation=action.recommendation_id)
+    cluster, automatic = action.incident.run.cluster, decision.kind == DecisionKind.AUTO
+    if automatic and (reason := halted(cluster)) is not None:
         return f"automation is paused ({reason})"
     run = Run.objects.get(pk=action.incident.run_id)
-    return f"{run.hands_off_by} has taken over" if run.hands_off_at is not None else ""
+    if automatic and run.hands_off_at is not None:
+        return f"{run.hands_off_by} has taken over"
+    if automatic and (policy := current_policy()) is not None and policy.pk != decision.recommendation.policy_id:
+        return f"policy version {policy.number} holds by now"
+    freeze = frozen_by(current_rules(), cluster=cluster.name, now=now)
+    if freeze is not None and freeze.name != decision.overrode:
+        return f"{freeze.name} has begun, a freeze until {freeze.ends:%Y-%m-%d %H:%M} UTC"
+    return ""
 
 
 def _taken_up(action: Action, attempt: Attempt, *, client: SlurmClient) -> Next | None:

@@ -20,6 +20,7 @@ from recovery.models.access import Role, Scope
 from recovery.pipeline import decide, pauses, ruling
 from recovery.pipeline.decide import AlreadyDecided, Frozen, OutOfDate
 from recovery.pipeline.invalid import Invalid
+from recovery.pipeline.others import in_records
 from tests.access.people import make_person
 from tests.factories import make_cluster, make_user
 from tests.pipeline.conftest import Desk
@@ -386,6 +387,70 @@ def test_the_kill_switch_stops_every_policy_also_what_was_decided_and_not_begun(
         "automation.stopped",
         "automation.armed",
     ]
+
+
+def pulled_while_read(desk: Desk, operator: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next action reads the scheduler one last time, and somebody pulls the switch meanwhile."""
+
+    def read(*given: Any) -> Any:
+        if not KillSwitch.objects.exists():
+            pauses.pull_kill_switch(reason="stop", actor=actor_for(operator), now=desk.now)
+        return in_records(*given)
+
+    monkeypatch.setattr("recovery.pipeline.veto.in_records", read)
+
+
+def test_a_kill_switch_that_is_pulled_while_the_scheduler_is_read_stops_what_the_policy_decided(
+    ask: Ask, operator: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = ask(mode="auto")
+    pulled_while_read(desk, operator, monkeypatch)
+    desk.tick(times=10)
+    assert desk.slurm.calls == []
+    action = Action.objects.get()
+    assert (action.state, action.called_at, action.calls) == (ActionState.REFUSED, None, [])
+    assert action.detail == "Nothing was done: automation is paused (everywhere, by operator: stop)."
+    assert desk.incident.state == S.AWAITING_DECISION
+
+
+def test_what_people_decided_goes_on_in_spite_of_it(
+    ask: Ask, operator: User, approver: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = ask()
+    pulled_while_read(desk, operator, monkeypatch)
+    approve(desk, actor_for(approver))
+    desk.tick(times=4)
+    assert KillSwitch.objects.exists()
+    assert desk.slurm.calls != []
+
+
+@pytest.mark.parametrize("override", ["", "the launch depends on it"])
+def test_what_was_decided_is_not_begun_in_a_freeze_that_was_not_overridden(
+    ask: Ask, admin: User, override: str
+) -> None:
+    """An approval may wait for its turn, or for Slurm to answer, into a freeze."""
+    freeze = {"name": "launch week", "from": "2020-01-01T00:00:00Z", "to": "2100-01-01T00:00:00Z"}
+    desk = ask(freezes=[freeze] if override else [])
+    assert isinstance(approve(desk, actor_for(admin), override=override), Decision)
+    write_policy(desk, freezes=[freeze])
+    desk.tick(times=4)
+    assert bool(desk.slurm.calls) is bool(override)
+    if not override:
+        assert "launch week has begun, a freeze until 2100-01-01 00:00 UTC" in Action.objects.get().detail
+        assert desk.incident.state == S.AWAITING_DECISION
+
+
+def test_what_a_policy_decided_and_is_not_begun_is_judged_by_the_version_that_holds_by_then(ask: Ask) -> None:
+    """A rule that is demoted, say, asks at once."""
+    desk = ask(mode="auto")
+    incident, now = desk.incident, desk.now + timedelta(seconds=60)
+    ruling.apply_policy(incident, desk.recommendation, now=now)
+    assert Action.objects.get().state == ActionState.INTENDED
+    write_policy(desk)
+    desk.tick(times=6)
+    assert desk.slurm.calls == []
+    assert Action.objects.get().detail == "Nothing was done: policy version 2 holds by now."
+    assert desk.incident.state == S.AWAITING_DECISION
 
 
 @pytest.mark.django_db(transaction=True)
