@@ -233,8 +233,8 @@ def marks(stages: Sequence[Stage]) -> SafeString:
 
 @register.filter
 def can(actor: Actor | None, permission: str) -> bool:
-    """{% if request.actor|can:"decide" %}"""
-    return actor is not None and actor.can(Permission(permission))
+    """{% if request.actor|can:"policy.edit" %}: what is of the whole site."""
+    return actor is not None and actor.can(Permission(permission), EVERYTHING)
 
 
 @register.filter

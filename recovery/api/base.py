@@ -46,7 +46,7 @@ class Rows(DeskView, generics.ListAPIView[M]):
     required = Permission.VIEW
 
     def get_queryset(self) -> QuerySet[M]:
-        return _visible(super().get_queryset(), self)
+        return visible(super().get_queryset(), self)
 
 
 class Row(DeskView, generics.RetrieveAPIView[M]):
@@ -55,7 +55,7 @@ class Row(DeskView, generics.RetrieveAPIView[M]):
     required = Permission.VIEW
 
     def get_queryset(self) -> QuerySet[M]:
-        return _visible(super().get_queryset(), self)
+        return visible(super().get_queryset(), self)
 
     def get_object(self) -> M:
         pk = self.kwargs["pk"]
@@ -65,7 +65,7 @@ class Row(DeskView, generics.RetrieveAPIView[M]):
         return row
 
 
-def _visible(rows: QuerySet[M], view: DeskView) -> QuerySet[M]:
+def visible(rows: QuerySet[M], view: DeskView) -> QuerySet[M]:
     """The OpenAPI document asks for the rows' model without anybody who asks."""
     return rows if getattr(view, "swagger_fake_view", False) else visible_to(rows, view.actor)
 

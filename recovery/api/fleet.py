@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import django_filters
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
@@ -13,13 +13,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from recovery.access import Permission
-from recovery.api.base import DeskView, Row, Rows
+from recovery.api.base import DeskView, Row, Rows, visible
 from recovery.api.fields import ClusterRef, Finite, RunRef, Shape, Word
 from recovery.api.parsing import ClusterFilter, FlagFilter, MomentFilter
 from recovery.core.fleet import SharedKind
 from recovery.core.node_memory import ToldBy
 from recovery.core.types import FailureClass
-from recovery.models import Cluster, NodeStrike, Outbreak, Suspect
+from recovery.models import Cluster, Incident, NodeStrike, Outbreak, Suspect
 from recovery.pipeline.fleet import end_outbreak
 from recovery.pipeline.suspects import add_suspect, remove_suspect
 from recovery.selectors import NotFound, fleet_reads
@@ -44,7 +44,7 @@ class OutbreakShape(Shape):
     closed_at = serializers.DateTimeField(allow_null=True, help_text="null: exclusions and drains are held.")
     closed_reason = serializers.CharField()
     restart_from = serializers.DateTimeField(help_text="The next restart of one of its jobs may begin then.")
-    incidents = serializers.SerializerMethodField(help_text="Ids of its incidents, oldest first.")
+    incidents = serializers.SerializerMethodField(help_text="Ids of its incidents that you may see, oldest first.")
 
     def get_incidents(self, outbreak: Outbreak) -> list[int]:
         return sorted(incident.pk for incident in outbreak.incidents.all())
@@ -62,19 +62,30 @@ class OutbreakFilters(django_filters.FilterSet):
         return rows.filter(closed_at__isnull=value)
 
 
+def with_incidents(rows: QuerySet[Outbreak], view: DeskView) -> QuerySet[Outbreak]:
+    """With those of their incidents that the reader may see: an outbreak goes beyond a scope, its cases don't."""
+    return rows.prefetch_related(Prefetch("incidents", queryset=visible(Incident.objects.all(), view)))
+
+
 class Outbreaks(Rows[Outbreak]):
     """List outbreaks: open ones first, then the newest."""
 
-    queryset = fleet_reads.outbreaks().prefetch_related("incidents")
+    queryset = fleet_reads.outbreaks()
     serializer_class = OutbreakShape
     filterset_class = OutbreakFilters
+
+    def get_queryset(self) -> QuerySet[Outbreak]:
+        return with_incidents(super().get_queryset(), self)
 
 
 class OutbreakOne(Row[Outbreak]):
     """Get one outbreak."""
 
-    queryset = fleet_reads.outbreaks().prefetch_related("incidents")
+    queryset = fleet_reads.outbreaks()
     serializer_class = OutbreakShape
+
+    def get_queryset(self) -> QuerySet[Outbreak]:
+        return with_incidents(super().get_queryset(), self)
 
 
 class Reason(Shape):
@@ -100,7 +111,7 @@ class EndOutbreak(DeskView):
         given.is_valid(raise_exception=True)
         found = fleet_reads.outbreak_detail(outbreak_id=pk).outbreak
         end_outbreak(found, reason=given.validated_data["reason"], actor=self.actor, now=timezone.now())
-        return Response(OutbreakShape(fleet_reads.outbreak_detail(outbreak_id=pk).outbreak).data)
+        return Response(OutbreakShape(with_incidents(fleet_reads.outbreaks(), self).get(pk=pk)).data)
 
 
 class SuspectShape(Shape):

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from recovery import audit
-from recovery.access import SYSTEM, Actor
+from recovery.access import SYSTEM, Actor, Permission, Place, require
 from recovery.core.fleet import Case, FleetLimits, Group, Layout, outbreak_of, runs_at_once, why_over
 from recovery.core.lifecycle import IncidentState
 from recovery.core.plans import RULES
@@ -224,7 +224,11 @@ def _close(outbreak: Outbreak, why: str, *, actor: Actor, now: datetime) -> bool
 
 
 def end_outbreak(outbreak: Outbreak, *, reason: str, actor: Actor, now: datetime) -> bool:
-    """A person says that its failures don't belong together, or that it is over. False: it was over already."""
+    """A person says that its failures don't belong together, or that it is over. False: it was over already.
+
+    Raises Forbidden: it is of a whole cluster, not of the jobs by which somebody sees it.
+    """
+    require(actor, Permission.OPERATE, Place(outbreak.cluster_id))
     return _close(outbreak, reason, actor=actor, now=now)
 
 

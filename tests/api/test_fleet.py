@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -15,8 +16,19 @@ from recovery.core.policy import check_rules
 from recovery.core.policy.document import DEFAULT_RULES
 from recovery.core.policy.ruling import room_for_exclusions
 from recovery.models import Event, Suspect
-from tests.api.conftest import Api
-from tests.factories import make_cluster, make_incident, make_node, make_outbreak, make_run, make_strike, make_suspect
+from recovery.models.access import Role, Scope
+from tests.access.people import make_person, make_site
+from tests.api.conftest import Api, with_token
+from tests.factories import (
+    make_cluster,
+    make_incident,
+    make_node,
+    make_outbreak,
+    make_run,
+    make_strike,
+    make_suspect,
+    make_token,
+)
 
 Ask = Callable[[str], Api]
 
@@ -34,6 +46,25 @@ def test_an_outbreak_tells_what_it_holds_and_what_its_runs_share(api: Ask) -> No
     assert api("viewer").get("outbreaks?open=false").rows == []
     assert api("viewer").get("outbreaks?cluster=nowhere").status == 400
     assert api("viewer").get("outbreaks/99999").error["code"] == "not_found"
+
+
+def test_a_reader_of_a_part_is_told_of_the_incidents_in_it_and_ends_no_outbreak_of_a_cluster() -> None:
+    site = make_site()
+    outbreak = make_outbreak(incidents=[site.cases["plain"].incident, site.cases["nlp"].incident])
+    person = make_person(Role.OPERATOR, Scope.ACCOUNT, "nlp", cluster=site.alpha)
+    api = with_token(make_token(user=person))
+    own = [site.cases["nlp"].incident.pk]
+    assert api.get("outbreaks").rows[0]["incidents"] == own
+    assert api.get(f"outbreaks/{outbreak.pk}").body["incidents"] == own
+    assert api.post(f"outbreaks/{outbreak.pk}/end", {"reason": "over"}).status == 403
+    outbreak.refresh_from_db()
+    assert outbreak.closed_at is None
+    client = Client()
+    client.force_login(person)
+    page = client.get(f"/outbreaks/{outbreak.pk}/").content.decode()
+    assert f"/outbreaks/{outbreak.pk}/end/" not in page, "what can't be done is not offered"
+    assert f"/incidents/{own[0]}/" in page
+    assert f"/incidents/{site.cases['plain'].incident.pk}/" not in page
 
 
 def test_ending_one_needs_a_reason_and_is_an_event_of_whoever_did_it(api: Ask) -> None:
