@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from dashboard.reads.checks import CheckRow, checks_of
@@ -18,6 +18,7 @@ from recovery.core.lifecycle import OPEN_STATES, PERSON_STATES, ActionState, Inc
 from recovery.core.types import Exclude
 from recovery.models import Action, Checkpoint, Cluster, Event, Finding, Incident, Recommendation, SecondOpinion
 from recovery.selectors import current_recommendation, decision_on
+from recovery.selectors.incident_reads import awake
 from recovery.selectors.scope import visible_to
 
 FILTERS = {
@@ -58,7 +59,7 @@ def incidents(cluster: Cluster | None, *, actor: Actor, show: str = "all") -> Qu
         found = found.filter(run__cluster=cluster)
     match show:
         case "person":
-            return found.filter(state__in=PERSON_STATES)
+            return awake(found.filter(state__in=PERSON_STATES), now=timezone.now())
         case "open":
             return found.filter(state__in=OPEN_STATES)
         case "closed":
@@ -100,8 +101,12 @@ def rows(found: Iterable[Incident]) -> list[Row]:
 
 
 def needing_person(cluster: Cluster | None, *, actor: Actor) -> list[Row]:
-    """What a person must look at now: a checkpoint in danger, then the most expensive wait, then the longest."""
-    found = rows(incidents(cluster, actor=actor, show="person"))
+    """What a person must look at now; what was snoozed is not among it."""
+    return _dearest_first(rows(incidents(cluster, actor=actor, show="person")))
+
+
+def _dearest_first(found: Iterable[Row]) -> list[Row]:
+    """A checkpoint in danger, then the most expensive wait, then the longest."""
     return sorted(found, key=lambda row: (*_urgency(row.incident), -row.case.idle, row.incident.detected_at))
 
 
@@ -118,13 +123,15 @@ def in_danger(found: Iterable[Row]) -> list[Row]:
 
 
 def being_followed(cluster: Cluster | None, *, actor: Actor) -> list[Row]:
-    """Open cases that need nobody now, the newest first."""
-    return rows(incidents(cluster, actor=actor, show="open").exclude(state__in=PERSON_STATES))
+    """Open cases that need nobody now, those that were snoozed too, the newest first."""
+    later = Q(snoozed_until__gt=timezone.now())
+    return rows(incidents(cluster, actor=actor, show="open").filter(~Q(state__in=PERSON_STATES) | later))
 
 
 def to_decide(cluster: Cluster | None, *, actor: Actor) -> list[Row]:
-    """The approvals queue, the most expensive wait first."""
-    return [row for row in needing_person(cluster, actor=actor) if row.case.state is IncidentState.AWAITING_DECISION]
+    """The approvals queue with what was snoozed in it, the most expensive wait first."""
+    asked = incidents(cluster, actor=actor).filter(state=IncidentState.AWAITING_DECISION)
+    return _dearest_first(rows(asked))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,6 +14,7 @@ from recovery.core.types import Mode
 from recovery.models import Cluster, Event, Incident, KillSwitch, Membership, PolicyVersion
 from recovery.models.access import Role
 from recovery.pipeline.ruling import TRIP_SHOWN
+from recovery.selectors.incident_reads import awake
 from recovery.selectors.scope import visible_to
 
 SESSION_KEY = "cluster"
@@ -125,7 +126,7 @@ def shell(chosen: str, *, actor: Actor, now: datetime) -> Shell:
     found = next((cluster for cluster in clusters if cluster.name == chosen), None)
     in_view = (found,) if found else clusters
     pictures = sorted((picture_of(c, now=now) for c in in_view), key=lambda p: _BADNESS.index(p.state))
-    waiting = visible_to(Incident.objects.filter(state__in=PERSON_STATES), actor)
+    waiting = awake(visible_to(Incident.objects.filter(state__in=PERSON_STATES), actor), now=now)
     if found:
         waiting = waiting.filter(run__cluster=found)
     switch = KillSwitch.objects.first()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from django.http import HttpResponse
 from django.views.decorators.http import require_POST
@@ -28,14 +29,16 @@ class Result:
 @page(Permission.DECIDE, of=Outbreak)
 def approve(request: DeskRequest, pk: int) -> HttpResponse:
     """`approve`: for each that was checked, "its id:the hash that was shown"."""
+    comment = request.POST.get("comment", "")
     shown = dict(_pair(each) for each in request.POST.getlist("approve"))
     if not shown:
-        return outbreak_page(request, pk, bulk_problem="Check what is to be approved.", status=422)
+        problem = "Check what is to be approved."
+        return outbreak_page(request, pk, bulk_problem=problem, bulk_comment=comment, status=422)
     rows = visible_to(Recommendation.objects.filter(incident__outbreak=pk), request.actor)
     rows = rows.filter(pk__in=shown).select_related("incident__run")
-    comment = request.POST.get("comment", "")
     results = [Result(recommendation=row, answer=_one(request, row, shown[row.pk], comment)) for row in rows]
-    return outbreak_page(request, pk, results=results)
+    refused = any(result.answer.status != HTTPStatus.OK for result in results)
+    return outbreak_page(request, pk, results=results, bulk_comment=comment if refused else "")
 
 
 def _pair(text: str) -> tuple[int, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any
 
 from django.contrib import messages
@@ -33,7 +34,10 @@ class Answer:
     text: str
     status: int = 200
     typed: str = ""
-    form: str = ""  # which form stays open
+    override: str = ""  # typed as well: why in spite of a freeze
+    rejection: str = ""  # chosen as well
+    form: str = ""  # in which form that was
+    closed: bool = False  # and it does not stay open: what it asks has changed
     undoes: int | None = None  # the action whose undoing stays open
     points: tuple[str, ...] = ()  # what has changed since it was shown
 
@@ -83,6 +87,9 @@ def _decide(request: DeskRequest, pk: int, press: Press, *, typed: str, form: st
     if recommendation is None:
         raise Http404(f"There is no recommendation {pk}.")
     answer = pressed(recommendation, lambda: press(request.POST.get("hash", "")), typed=typed, form=form)
+    if answer.status != HTTPStatus.OK:
+        chosen, override = request.POST.get("rejection", ""), request.POST.get("override", "")
+        answer = replace(answer, rejection=chosen, override=override)
     if request.htmx and request.POST.get("from") == "queue":
         return queue.answered(request, recommendation.incident_id, answer)
     return answered(request, recommendation.incident_id, answer)
@@ -101,7 +108,7 @@ def pressed(
     except decide.OutOfDate as old:
         recommendation.refresh_from_db()
         points = tuple(what_changed(recommendation))
-        return Answer(tone="warning", text=str(old), status=409, typed=typed, points=points)
+        return Answer(tone="warning", text=str(old), status=409, typed=typed, form=form, closed=True, points=points)
     except decide.Frozen as frozen:
         return Answer(tone="warning", text=str(frozen), status=409, typed=typed, form=form)
     except Forbidden as refusal:

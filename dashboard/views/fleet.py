@@ -99,11 +99,12 @@ def pardon(request: DeskRequest, pk: int) -> HttpResponse:
     if row is None:
         raise Http404(f"There is no suspicion {pk}.")
     node = Node.objects.filter(cluster=row.cluster_id, name=row.node).first()
+    reason = request.POST.get("reason", "")
     try:
-        remove_suspect(pk, reason=request.POST.get("reason", ""), actor=request.actor, now=request.now)
+        remove_suspect(pk, reason=reason, actor=request.actor, now=request.now)
     except Invalid as problem:
         if node is not None:
-            return _node(request, node.pk, problems=problem.errors, status=422)
+            return _node(request, node.pk, problems=problem.errors, typed={"reason": reason}, status=422)
         messages.error(request, " ".join(problem.errors), "critical")
         return redirect("nodes")
     messages.success(request, f"{row.node} is no suspect any more; its failures until now count no more.", "ok")

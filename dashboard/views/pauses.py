@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from dashboard.page import DeskRequest, page
@@ -24,6 +24,7 @@ def stop(request: DeskRequest) -> HttpResponse:
     """The kill switch: what policies do by themselves, on every cluster, at once."""
     return _answer(
         request,
+        "Stop automation on every cluster",
         lambda reason: pauses.pull_kill_switch(reason=reason, actor=request.actor, now=request.now),
         "Automation is stopped on every cluster: every action is asked for from now on.",
     )
@@ -34,6 +35,7 @@ def stop(request: DeskRequest) -> HttpResponse:
 def arm(request: DeskRequest) -> HttpResponse:
     return _answer(
         request,
+        "Arm automation on every cluster",
         lambda reason: pauses.reset_kill_switch(reason=reason, actor=request.actor, now=request.now),
         "Automation is armed again: the policy decides, on clusters that are not paused themselves.",
     )
@@ -44,6 +46,7 @@ def arm(request: DeskRequest) -> HttpResponse:
 def take_over(request: DeskRequest, pk: int) -> HttpResponse:
     return _answer(
         request,
+        "Take over the run",
         lambda reason: pauses.take_over(_there(pk), reason=reason, actor=request.actor, now=request.now),
         "You have taken over: nothing is done for this run, nor asked, until it is given back.",
     )
@@ -54,6 +57,7 @@ def take_over(request: DeskRequest, pk: int) -> HttpResponse:
 def give_back(request: DeskRequest, pk: int) -> HttpResponse:
     return _answer(
         request,
+        "Give the run back",
         lambda reason: pauses.give_back(_there(pk), reason=reason, actor=request.actor, now=request.now),
         "Given back: the policy decides about this run again.",
     )
@@ -65,15 +69,14 @@ def _there(pk: int) -> int:
     return pk
 
 
-def _answer(request: DeskRequest, press: Callable[[str], None], done: str) -> HttpResponse:
-    """Back to the page that the form was on, with what came of it on top."""
+def _answer(request: DeskRequest, does: str, press: Callable[[str], None], done: str) -> HttpResponse:
+    """Back to the page that the form was on. Where it failed: why, and the form again with what was typed."""
+    reason, back = request.POST.get("reason", ""), back_to(request)
     try:
-        press(request.POST.get("reason", ""))
-    except Invalid as problem:
-        text = " ".join(each.partition("reason: ")[2] or each for each in problem.errors)
-        messages.error(request, text[:1].upper() + text[1:], extra_tags="critical")
-    except OutOfDate as old:
-        messages.warning(request, str(old), extra_tags="warning")
-    else:
-        messages.success(request, done, extra_tags="ok")
-    return redirect(back_to(request))
+        press(reason)
+    except (Invalid, OutOfDate) as refusal:
+        text = str(refusal).removeprefix("reason: ")
+        context = {"problem": text[:1].upper() + text[1:], "does": does, "typed": reason, "back": back}
+        return render(request, "again.html", context, status=422 if isinstance(refusal, Invalid) else 409)
+    messages.success(request, done, extra_tags="ok")
+    return redirect(back)

@@ -65,7 +65,7 @@ def undo(request: DeskRequest, pk: int) -> HttpResponse:
         text = " ".join(each.partition(": ")[2] or each for each in problem.errors)
         answer = Answer(tone="critical", text=text, status=422, typed=reason, undoes=pk)
     except OutOfDate as old:
-        answer = Answer(tone="warning", text=str(old), status=409, typed=reason)
+        answer = Answer(tone="warning", text=str(old), status=409, typed=reason, undoes=pk)
     else:
         wake_incident(row.incident_id)
         own = f" It is decided in case {row.incident_id}." if row.incident_id != action.incident_id else ""

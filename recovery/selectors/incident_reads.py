@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import F, Prefetch, QuerySet
 
@@ -39,6 +40,11 @@ def needs_person() -> QuerySet[Incident]:
     """What a person has to look at now: a checkpoint in danger, then the longest waiting first."""
     found = incidents().filter(state__in=PERSON_STATES)
     return found.order_by(F("danger_at").asc(nulls_last=True), "detected_at", "pk")
+
+
+def awake(rows: QuerySet[Incident], *, now: datetime) -> QuerySet[Incident]:
+    """Without those that somebody has put off until later."""
+    return rows.exclude(snoozed_until__gt=now)
 
 
 def recommendations() -> QuerySet[Recommendation]:

@@ -243,3 +243,72 @@ def test_a_trip_of_the_breaker_stands_on_every_page_for_an_hour(as_viewer: Clien
     assert "6 actions in the last hour, 6 are allowed." in page
     Cluster.objects.update(tripped_at=ago(3601))
     assert "The breaker holds" not in text_of(as_viewer.get("/nodes/"))
+
+
+# --- what somebody typed ----------------------------------------------------------------------------------------------
+TYPED = "typed with care & <patience>"
+KEPT = "typed with care &amp; &lt;patience&gt;</textarea>"
+
+
+def test_a_reason_that_failed_is_in_the_form_again_with_why(clients: dict[str, Client], question: Question) -> None:
+    run = question.incident.run_id
+    refused = {
+        "/automation/stop/": "The kill switch was pulled already.",
+        f"/runs/{run}/take-over/": "Viewer has taken over already.",
+        "/automation/arm/": "The kill switch is not pulled.",
+        f"/runs/{run}/give-back/": "Nobody has taken this run over.",
+    }
+    KillSwitch.objects.create(pk=1, pulled_at=ago(60), pulled_by="viewer", reason="x")
+    Run.objects.filter(pk=run).update(hands_off_at=ago(60), hands_off_by="viewer", hands_off_reason="x")
+    for path, why in refused.items():
+        if "arm" in path or "give" in path:
+            KillSwitch.objects.all().delete()
+            Run.objects.filter(pk=run).update(hands_off_at=None)
+        response = clients["admin"].post(path, {"reason": TYPED, "next": question.page})
+        page = text_of(response)
+        assert (response.status_code, why in page, KEPT in page) == (422, True, True), path
+        assert f'action="{path}"' in page
+        assert f'value="{question.page}"' in page, "the page that they came from"
+    page = text_of(clients["admin"].post("/automation/stop/", {"reason": " ", "next": question.page}))
+    assert "Give one, it stands in the audit trail." in page
+
+
+def test_a_refused_decision_keeps_all_that_was_typed_and_chosen_in_its_own_form(
+    as_approver: Client, question: Question
+) -> None:
+    freeze(question, role="approver")
+    asks(question, comment=True)
+    box = press(as_approver, question.approve, question, override=TYPED)[1]
+    assert f'name="override" maxlength="300" rows="2" required>{KEPT}' in box
+    old = question.recommendation
+    old.superseded_at, old.superseded_reason = ago(5), "The case was looked at again."
+    old.save()
+    make_recommendation(incident=question.incident)
+    status, box = press(as_approver, question.reject, question, reason=TYPED, rejection="wrong_node")
+    assert (status, box.count(KEPT)) == (409, 1), "not in the comment of an approval"
+    assert '<option value="wrong_node" selected>' in box
+
+
+def test_a_comment_for_several_stays_where_one_of_them_is_refused(as_approver: Client, question: Question) -> None:
+    outbreak = make_outbreak(incidents=[question.incident])
+    path = f"/outbreaks/{outbreak.pk}/approve/"
+    assert KEPT in text_of(as_approver.post(path, {"comment": TYPED}))
+    stale = f"{question.recommendation.pk}:stale"
+    assert KEPT in text_of(as_approver.post(path, {"comment": TYPED, "approve": stale}))
+
+
+def test_what_was_snoozed_is_in_nobodys_number_and_still_on_the_first_page(
+    as_approver: Client, question: Question
+) -> None:
+    other = make_question(cluster=question.incident.run.cluster)
+    assert "2<span" in text_of(as_approver.get("/shell/"))
+    Incident.objects.filter(pk=other.incident.pk).update(snoozed_until=ago(-3000), snoozed_by="operator")
+    assert '>1<span class="spoken"> need a person' in text_of(as_approver.get("/shell/"))
+    page = text_of(as_approver.get("/"))
+    assert "<h1>1 incident needs a person." in page
+    followed = page.split('id="following-title"')[1]
+    assert f'href="{other.page}"' in followed.split("</section>")[0]
+    assert "snoozed until" in followed
+    assert other.page not in text_of(as_approver.get("/incidents/?show=person"))
+    Incident.objects.filter(pk=other.incident.pk).update(snoozed_until=ago(1))
+    assert '>2<span class="spoken"> need a person' in text_of(as_approver.get("/shell/"))
