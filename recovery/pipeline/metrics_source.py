@@ -17,7 +17,7 @@ from recovery.core import metrics
 from recovery.core.comment import expand_log_pattern
 from recovery.core.types import Phase, Signal, SignalKind
 from recovery.models import Attempt, LogFile
-from recovery.pipeline.log_files import new_row
+from recovery.pipeline.log_files import LONGEST_PATH, METRICS_ROW, new_row
 from recovery.pipeline.source_read import SourceRead, nothing, within_life
 from recovery.sources.cursor import Cursor
 from recovery.sources.job_logs import read_log
@@ -49,14 +49,16 @@ def read_metrics(attempt: Attempt, *, now: datetime) -> SourceRead:
         return SourceRead(signals=tuple(_nvrx(attempt, memory)))
     found = find_files(pattern, roots=settings.LOG_ROOTS)
     if found.error:
-        return SourceRead(trouble=found.error, remedy=found.remedy)
-    known = {row.path: row for row in LogFile.objects.filter(attempt=attempt, path__in=found.paths)}
+        return SourceRead(signals=tuple(_nvrx(attempt, memory)), trouble=found.error, remedy=found.remedy)
+    names = [_row_of(path) for path in found.paths]
+    known = {row.path: row for row in LogFile.objects.filter(attempt=attempt, path__in=names)}
     reading = _Reading(attempt, now)
     for path in found.paths:
         if path not in memory and len(memory) >= MOST_FILES:
             reading.trouble, reading.remedy = TOO_MANY, "Name fewer by `metrics`, or write on in the same."
             continue
-        reading.follow(known.get(path) or new_row(attempt, path), memory.setdefault(path[:1000], {}))
+        name = _row_of(path)
+        reading.follow(path, known.get(name) or new_row(attempt, name), memory.setdefault(path[:1000], {}))
     return SourceRead(
         signals=(*within_life(reading.signals, attempt, now), *_nvrx(attempt, memory)),
         sees=bool(memory) and any("last" in each for each in memory.values() if isinstance(each, dict)),
@@ -78,10 +80,10 @@ class _Reading:
         self.more = False
         self.trouble = self.remedy = ""
 
-    def follow(self, row: LogFile, memory: metrics.Memory) -> None:
+    def follow(self, path: str, row: LogFile, memory: metrics.Memory) -> None:
         for _ in range(PASSES):
             cursor = Cursor(inode=row.inode, offset=row.offset, line=row.line, head=row.head)
-            got = read_log(row.path, cursor, roots=settings.LOG_ROOTS, final=self._final)
+            got = read_log(path, cursor, roots=settings.LOG_ROOTS, final=self._final)
             if got.error or got.missing:
                 self.trouble, self.remedy = got.error, got.remedy
                 return
@@ -104,6 +106,11 @@ class _Reading:
             row.save()
 
 
+def _row_of(path: str) -> str:
+    """What the row is called that says how far a metrics file was read: a job may name one file as log, too."""
+    return f"{METRICS_ROW}{path}"[:LONGEST_PATH]
+
+
 def _path(attempt: Attempt, key: str) -> str:
     job = attempt.job
     pattern = str(job.options.get(key) or job.cluster.sources.get(key) or "")
@@ -117,7 +124,8 @@ def _path(attempt: Attempt, key: str) -> str:
 def _read_cycles(attempt: Attempt) -> None:
     if folder := _path(attempt, "nvrx_cycle_dir"):
         job_id, number = attempt.job.job_id.partition("_")[0], attempt.number
-        cycles = read_cycles(folder, job_id=job_id, attempt=number, roots=settings.LOG_ROOTS)
+        since = attempt.started_at
+        cycles = read_cycles(folder, job_id=job_id, attempt=number, since=since, roots=settings.LOG_ROOTS)
         memory = attempt.parser_memory.setdefault(MEMORY, {})
         memory["cycles"] = [_as_json(cycle.number, cycle.started_at, cycle.ended_at, cycle.nodes) for cycle in cycles]
 

@@ -16,6 +16,7 @@ from django.db.models import Q, QuerySet
 from recovery.core.opinion import Question
 from recovery.models import Attempt, Incident, LogFile, ProviderLane, SecondOpinion
 from recovery.pipeline.leasing import Clock, with_lease
+from recovery.pipeline.log_files import METRICS_ROW
 from recovery.providers.base import NotYet, Provider
 from recovery.providers.registry import provider_for
 from recovery.selectors.provider_reads import asked_within_an_hour
@@ -125,7 +126,8 @@ def question(attempt: Attempt, *, with_text: bool) -> Question:
 
 def _log(attempt: Attempt) -> str:
     """The log that was read furthest: what went wrong is most likely in it."""
-    read = LogFile.objects.filter(attempt=attempt, error="").order_by("-offset", "path")
+    read = LogFile.objects.filter(attempt=attempt, error="").exclude(path__startswith=METRICS_ROW)
+    read = read.order_by("-offset", "path")
     return read.values_list("path", flat=True).first() or ""
 
 

@@ -22,6 +22,7 @@ from recovery.sources.beneath import NotThere, Refused, open_file, opened_folder
 ROOTS_SETTING = "RECOVERY_LOG_ROOTS"
 MOST_FILES = 64  # of one pattern
 MOST_ENTRIES = 20_000  # of one folder that are looked at
+MOST_CYCLES = 100  # files of cycles that are opened in one look
 SMALL = 64 * 1024  # bytes of an NVRx file that are read
 _CYCLE = re.compile(r"cycle_info\.(?P<job>[A-Za-z0-9_+]{1,40})\.(?P<attempt>[0-9]{1,9})\.(?P<cycle>[0-9]{1,9})")
 
@@ -97,16 +98,34 @@ def read_iteration(path: str, *, roots: Sequence[str]) -> Iteration:
     return Iteration(step=int(digits) if known else None, written_at=written_at)
 
 
-def read_cycles(folder: str, *, job_id: str, attempt: int, roots: Sequence[str], newest: int = 20) -> tuple[Cycle, ...]:
-    """The newest cycles of one attempt, in order; empty where there are none or they can't be read."""
+def read_cycles(
+    folder: str, *, job_id: str, attempt: int, since: datetime | None, roots: Sequence[str], newest: int = 20
+) -> tuple[Cycle, ...]:
+    """The newest cycles of one attempt, in order; empty where there are none or they can't be read.
+
+    NVRx takes the attempt's number from a variable that Slurm doesn't set, so after a requeue it begins again with 0:
+    unless files have the right number, those count that began `since` the attempt did.
+    """
     try:
         names = _names(folder, roots)
     except (NotThere, Refused):
         return ()
-    found = [(int(match["cycle"]), match[0]) for match in map(_CYCLE.fullmatch, names) if match]
-    wanted = [(cycle, name) for cycle, name in sorted(found) if name.startswith(f"cycle_info.{job_id}.{attempt}.")]
-    cycles = (_cycle(f"{folder}/{name}", cycle, roots) for cycle, name in wanted[-newest:])
-    return tuple(cycle for cycle in cycles if cycle is not None)
+    found = [match for match in map(_CYCLE.fullmatch, names) if match and match["job"] == job_id]
+    own = [match for match in found if int(match["attempt"]) == attempt]
+    wanted = own or [match for match in found if int(match["attempt"]) == 0]
+    wanted.sort(key=lambda match: int(match["cycle"]), reverse=True)
+    cycles: list[Cycle] = []
+    for match in wanted[:MOST_CYCLES]:
+        cycle = _cycle(f"{folder}/{match[0]}", int(match["cycle"]), roots)
+        if cycle is not None and (own or _began(cycle, since)):
+            cycles.append(cycle)
+        if len(cycles) >= newest:
+            break
+    return tuple(reversed(cycles))
+
+
+def _began(cycle: Cycle, since: datetime | None) -> bool:
+    return cycle.started_at is not None and since is not None and cycle.started_at >= since
 
 
 def _cycle(path: str, number: int, roots: Sequence[str]) -> Cycle | None:

@@ -55,6 +55,22 @@ def test_the_fabric_is_shown_where_nothing_else_is_measured(clients: dict[str, C
     assert "utilisation unknown" in text
 
 
+def test_how_often_nvrx_started_the_workers_stands_on_the_page_of_the_run(clients: dict[str, Client]) -> None:
+    attempt, at = make_attempt(), timezone.now() - timedelta(minutes=5)
+    cycles = [
+        {"number": number, "started_at": at.isoformat(), "ended_at": "", "nodes": "gpu-[01-02]"}
+        for number in range(20, 40)  # the newest are kept
+    ]
+    attempt.parser_memory = {"metrics": {"cycles": cycles}}
+    attempt.save()
+    text = text_of(clients["viewer"].get(f"/runs/{attempt.job.run_id}/"))
+    assert "the workers were started 40 times, the last time" in text
+    assert "on gpu-[01-02]" in text
+    attempt.parser_memory["metrics"]["cycles"] = [{**cycles[0], "number": 0}]
+    attempt.save()
+    assert "were started 1 time," in text_of(clients["viewer"].get(f"/runs/{attempt.job.run_id}/"))
+
+
 def test_a_cluster_shows_what_its_sources_answer(clients: dict[str, Client]) -> None:
     attempt = make_attempt()
     cluster = attempt.job.cluster

@@ -13,7 +13,7 @@ from django.db import OperationalError
 from recovery.core.types import FailureClass, FindingKind, JobState
 from recovery.models import Attempt, Cluster, Incident, LogFile, PushBatch, PushSender, PushToken, Sample, Signal
 from recovery.pipeline import ingest, metrics_source, push
-from tests.pipeline.conftest import Desk
+from tests.pipeline.conftest import ECC, Desk
 
 
 def token_of(desk: Desk) -> PushToken:
@@ -190,7 +190,20 @@ def test_metrics_files_of_the_comment_are_followed(desk: Desk, tmp_path: Any) ->
     desk.tick(seconds=15)
     assert [step for step, _ in Sample.objects.order_by("step").values_list("step", "loss")] == [1, 2]
     assert desk.attempt.blind_reason == ""
-    assert LogFile.objects.get(path=str(file)).offset == file.stat().st_size
+    assert LogFile.objects.get(path=f"metrics:{file}").offset == file.stat().st_size
+
+
+def test_one_file_may_be_named_as_log_and_as_metrics(desk: Desk, tmp_path: Any) -> None:
+    file = tmp_path / "a.jsonl"
+    metrics_job(desk, log=str(file), metrics=str(file))
+    file.write_text('{"step": 1, "loss": 2.5}\n')
+    desk.tick()
+    with file.open("a") as more:
+        more.write(f'{{"step": 2, "loss": 2.25}}\n{ECC}\n')
+    desk.tick(seconds=15)
+    assert set(Sample.objects.values_list("step", "loss")) == {(1, 2.5), (2, 2.25)}
+    assert Signal.objects.filter(kind="failure").count() == 1
+    assert desk.attempt.last_step == 2
 
 
 def test_a_csv_file_keeps_its_header_from_look_to_look(desk: Desk, tmp_path: Any) -> None:
@@ -209,6 +222,14 @@ def test_a_metrics_file_outside_of_the_roots_is_blind_with_the_remedy(desk: Desk
     desk.tick(times=3)
     assert desk.attempt.blind_reason
     assert not Sample.objects.exists()
+
+
+def test_what_nvrx_tells_does_not_depend_on_the_metrics_files(desk: Desk, tmp_path: Any) -> None:
+    metrics_job(desk, metrics="/etc/metrics-*.jsonl", nvrx_iteration_file=str(tmp_path / "iteration"))
+    (tmp_path / "iteration").write_text("400")
+    os.utime(tmp_path / "iteration", (desk.now.timestamp(), desk.now.timestamp()))
+    desk.tick()
+    assert Signal.objects.get().step == 400
 
 
 def test_nvrx_tells_of_checkpoints_and_cycles(desk: Desk, tmp_path: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,39 @@ def test_files_that_would_block_or_lie_elsewhere_are_not_read(root: Path, tmp_pa
     (root / "link").symlink_to(tmp_path / "secret")
     assert "outside" in read_iteration(f"{root}/link", roots=[str(root)]).error
     os.mkfifo(root / "cycle_info.1.0.0")
-    assert read_cycles(str(root), job_id="1", attempt=0, roots=[str(root)]) == ()
+    assert read_cycles(str(root), job_id="1", attempt=0, since=None, roots=[str(root)]) == ()
 
 
 def test_a_cycle_says_nothing_that_can_not_be_kept(root: Path) -> None:
     told = {"cycle_start_time": "2026-01-11T12:00:00", "active_nodes": "n1\0\ud800\x1b[2J" + "x" * 1000}
     (root / "cycle_info.1.0.3").write_text(json.dumps(told))
     (root / "cycle_info.1.0.4").write_text("[" * 100_000)
-    [cycle] = read_cycles(str(root), job_id="1", attempt=0, roots=[str(root)])
+    [cycle] = read_cycles(str(root), job_id="1", attempt=0, since=None, roots=[str(root)])
     assert (cycle.number, cycle.nodes[:6], len(cycle.nodes)) == (3, "n1[2Jx", 297)
     assert cycle.started_at is not None
+
+
+def test_after_a_requeue_nvrx_begins_again_with_its_first_name(root: Path) -> None:
+    """It reads SLURM_RESTART_CNT, which Slurm does not set: each attempt is 0 to it, and writes over the one before."""
+    began = datetime(2026, 1, 11, 12, tzinfo=UTC)
+    for cycle, minutes in enumerate((1, 9, -50, -40)):  # the last two are what the attempt before left
+        told = {"cycle_start_time": (began + timedelta(minutes=minutes)).isoformat(), "active_nodes": "n1"}
+        (root / f"cycle_info.7.0.{cycle}").write_text(json.dumps(told))
+
+    def numbers(attempt: int) -> list[int]:
+        found = read_cycles(str(root), job_id="7", attempt=attempt, since=began, roots=[str(root)])
+        return [cycle.number for cycle in found]
+
+    assert numbers(1) == [0, 1]
+    (root / "cycle_info.7.1.5").write_text(json.dumps({"cycle_start_time": began.isoformat()}))
+    assert numbers(1) == [5]  # where somebody set it, its word counts
+    assert read_cycles(str(root), job_id="8", attempt=1, since=began, roots=[str(root)]) == ()
+
+
+def test_of_cycles_without_end_some_are_opened(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(metrics_files, "_cycle", lambda path, number, roots: opened.append(path))
+    for cycle in range(300):
+        (root / f"cycle_info.7.0.{cycle}").touch()
+    assert read_cycles(str(root), job_id="7", attempt=0, since=None, roots=[str(root)]) == ()
+    assert len(opened) == metrics_files.MOST_CYCLES
