@@ -91,14 +91,15 @@ def edit(request: DeskRequest) -> HttpResponse:
 
 def save(request: DeskRequest, rules: Any, base: PolicyVersion | None) -> list[str]:
     """Store a new version; the errors instead where it can't be. Never on top of a version that was not looked at."""
-    held = str(base.number if base else 0)
+    number = base.number if base else 0
+    held, reason = str(number), request.POST.get("reason", "")
     if request.POST.get("base", held) != held:
         return [
             f"Version {held} was saved while you edited: it is not in this form. Open the policy in another tab, "
             "compare, and press Save again to put yours on top."
         ]
     try:
-        saved = by_hand.save_policy(rules, reason=request.POST.get("reason", ""), actor=request.actor, now=request.now)
+        saved = by_hand.save_policy(rules, base=number, reason=reason, actor=request.actor, now=request.now)
     except by_hand.Invalid as problem:
         return problem.errors
     messages.success(request, f"Version {saved.number} holds from now on.", extra_tags="ok")

@@ -173,8 +173,8 @@ class PolicyApply(DeskView):
         if held is not None and held.rules == rules:
             return Response(PolicyOneShape(held).data)
         saved = by_hand.save_policy(
-            rules, reason=given.validated_data["reason"], actor=self.actor, now=timezone.now()
-        )  # fmt: skip
+            rules, base=number, reason=given.validated_data["reason"], actor=self.actor, now=timezone.now()
+        )
         return Response(PolicyOneShape(saved).data, status=HTTPStatus.CREATED)
 
 

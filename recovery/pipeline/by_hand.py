@@ -34,8 +34,10 @@ def close_incident(incident_id: int, *, outcome: Outcome, reason: str, actor: Ac
     return incident
 
 
-def save_policy(rules: Any, *, reason: str, actor: Actor, now: datetime) -> PolicyVersion:
-    """Add a new version, which holds from now on. Raises Forbidden or Invalid."""
+def save_policy(
+    rules: Any, *, base: int | None = None, reason: str, actor: Actor, now: datetime
+) -> PolicyVersion:  # fmt: skip
+    """Add a new version, which holds from now on. `base` as `add_version` takes it. Raises Forbidden or Invalid."""
     require(actor, Permission.POLICY_EDIT, EVERYTHING)
     reason = needs_reason(reason)
-    return add_version(rules, reason=reason, actor=actor, now=now)
+    return add_version(rules, base=base, reason=reason, actor=actor, now=now)

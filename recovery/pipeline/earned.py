@@ -99,10 +99,14 @@ def _demote(
         rules = with_mode(policy.rules, rule["name"], Mode.APPROVE)
         try:
             add_version(
-                rules, reason=said, actor=SYSTEM, now=now, verb="policy.demoted", rule=rule["name"], figures=figures
-            )
+                rules, base=policy.number, reason=said, actor=SYSTEM, now=now, verb="policy.demoted",
+                rule=rule["name"], figures=figures,
+            )  # fmt: skip
         except Invalid:  # somebody saved a version in this moment: the demotion goes on top of it
             policy = PolicyVersion.objects.latest("number")
+            now_says = rule_named(policy.rules, rule["name"])
+            if now_says is None or now_says["mode"] != Mode.AUTO:
+                return  # that one says so already
         else:
             return
     raise LostRace(f"Rule {rule['name']} could not be demoted: versions are saved all the time.")
@@ -131,7 +135,9 @@ def accept(promotion_id: int, *, reason: str, actor: Actor, now: datetime) -> Po
             raise Invalid([f"Rule {row.rule} was changed since: its figures are those of another rule. Reject this."])
         rules = with_mode(held.rules, row.rule, Mode.AUTO)
         said = f"{row.rule} goes by itself: {reason.strip()}"
-        made = add_version(rules, reason=said, actor=actor, now=now, verb="policy.promoted", rule=row.rule)
+        made = add_version(
+            rules, base=held.number, reason=said, actor=actor, now=now, verb="policy.promoted", rule=row.rule
+        )
         _end(row, actor=actor, reason=reason, now=now, made=made)
     return made
 

@@ -15,14 +15,20 @@ from recovery.pipeline.invalid import Invalid
 
 
 def add_version(
-    rules: Any, *, reason: str, actor: Actor, now: datetime, verb: str = "policy.saved", **data: Any
-) -> PolicyVersion:
-    """Add a version, which holds from now on, whoever may do so. Raises Invalid."""
+    rules: Any, *, base: int | None = None, reason: str, actor: Actor, now: datetime, verb: str = "policy.saved",
+    **data: Any,
+) -> PolicyVersion:  # fmt: skip
+    """Add a version, which holds from now on, whoever may do so. Raises Invalid.
+
+    `base`: the number of the version that `rules` was made from (0: there was none), refused where another one holds
+    by now: what that one says would be lost unseen. None: put it on top of whatever holds.
+    """
     errors = check_rules(rules)
     if errors:
         raise Invalid(errors)
-    newest = PolicyVersion.objects.order_by("-number").first()
-    number = newest.number + 1 if newest else 1
+    if base is None:
+        base = PolicyVersion.objects.order_by("-number").values_list("number", flat=True).first() or 0
+    number = base + 1  # one of a kind: of two that are made from the same version one is stored
     try:
         with transaction.atomic():
             version = PolicyVersion.objects.create(
@@ -30,7 +36,7 @@ def add_version(
             )
             audit.record(
                 verb, actor=actor, at=now, subject_kind="policy", subject_id=version.pk,
-                old=str(number - 1), new=str(number), reason=reason, **data,
+                old=str(base), new=str(number), reason=reason, **data,
             )  # fmt: skip
     except IntegrityError as error:
         raise Invalid([f"Somebody else saved version {number} in this moment: reload and look at it first."]) from error

@@ -72,7 +72,7 @@ class Command(BaseCommand):
             return
         try:
             saved = by_hand.save_policy(
-                found.rules, reason=options["reason"], actor=at_the_command_line(), now=timezone.now()
+                found.rules, base=number, reason=options["reason"], actor=at_the_command_line(), now=timezone.now()
             )
         except by_hand.Invalid as problem:
             raise CommandError("\n".join(problem.errors)) from problem
