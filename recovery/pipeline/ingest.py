@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from math import ceil
 
 from django.db import transaction
 
@@ -23,6 +24,9 @@ from recovery.pipeline.reading import ALL_RANKS, Look
 from recovery.pipeline.samples import store_samples
 
 MOST_FAILURES = 5000  # failure lines of one attempt that are kept
+FREE_SAMPLES = 100_000  # of one attempt that are kept however fast they come
+SAMPLES_PER_NODE_S = 8  # beyond those, for each node and second of its life: one a GPU
+STORED = "samples"  # in Attempt.places: how many are kept
 MOST_MARKS = 1000  # saves, loads, … of one kind and attempt that are kept of one look
 
 # The columns that this stage writes; poll writes the others of the same row, at the same time perhaps.
@@ -60,7 +64,7 @@ def store_looks(looks: Sequence[Look], *, now: datetime) -> None:
     if not full:
         return
     with transaction.atomic():
-        store_samples([row for look in full for row in _sample_rows(look)])
+        store_samples([row for look in full for row in _kept(look, list(_sample_rows(look)), now=now)])
         SignalRow.objects.bulk_create(_signal_rows(full, now=now), ignore_conflicts=True, batch_size=CHUNK)
         _store_positions([row for look in full for row in look.changed_rows])
         for look in full:
@@ -92,6 +96,33 @@ def _sample_rows(look: Look) -> Iterator[SampleRow]:
                 attempt_id=look.attempt.pk, rank=ALL_RANKS if s.rank is None else s.rank, step=s.step or 0, at=s.at,
                 loss=s.loss, throughput=s.throughput, step_time_s=s.step_time_s, tokens=s.tokens,
             )  # fmt: skip
+
+
+def _kept(look: Look, rows: list[SampleRow], *, now: datetime) -> list[SampleRow]:
+    """All of them, unless the attempt reports faster than any chart shows: then some of each rank, the newest too.
+
+    One job's loop at full speed, or a log that imitates one, must not fill the tables.
+    """
+    attempt = look.attempt
+    if not rows:
+        return rows
+    stored = int(attempt.places.get(STORED, 0))
+    lived = max(0.0, (now - (attempt.started_at or now)).total_seconds())
+    room = max(1, FREE_SAMPLES + int(SAMPLES_PER_NODE_S * max(1, len(attempt.nodes)) * lived) - stored)
+    if len(rows) > room:
+        rows = _some_of_each_rank(rows, every=ceil(len(rows) / room))[-room:]
+    attempt.places[STORED] = stored + len(rows)
+    return rows
+
+
+def _some_of_each_rank(rows: list[SampleRow], *, every: int) -> list[SampleRow]:
+    seen: Counter[int] = Counter()
+    kept = []
+    for row in reversed(rows):
+        if seen[row.rank] % every == 0:
+            kept.append(row)
+        seen[row.rank] += 1
+    return kept[::-1]
 
 
 def _signal_rows(looks: Sequence[Look], *, now: datetime) -> list[SignalRow]:

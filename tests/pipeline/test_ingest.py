@@ -46,6 +46,30 @@ def test_a_flood_of_saves_is_bounded_and_the_newest_stay(desk: Desk, monkeypatch
     assert list(Signal.objects.filter(kind="save_started").values_list("step", flat=True)) == [47, 48, 49]
 
 
+def test_a_loop_at_full_speed_fills_no_table(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "FREE_SAMPLES", 100)
+    monkeypatch.setattr(ingest, "SAMPLES_PER_NODE_S", 2)
+    desk.submit()
+    desk.start()  # on two nodes
+    for look in range(10):
+        desk.say(*(f"[rank{rank}]: step {look * 500 + n} loss 2.5" for n in range(1, 501) for rank in (0, 1)))
+        desk.tick(seconds=10)
+    lived = (desk.now - (desk.attempt.started_at or desk.now)).total_seconds()
+    kept = Sample.objects.count()
+    assert 100 + 4 * lived - 50 <= kept <= 100 + 4 * lived
+    ranks = [Sample.objects.filter(rank=rank).count() for rank in (0, 1)]
+    assert min(ranks) > 0.4 * kept  # of each some
+    assert (desk.attempt.last_step, Sample.objects.order_by("-step")[0].step) == (5000, 5000)
+
+
+def test_what_is_reported_at_the_pace_of_a_training_is_kept_whole(desk: Desk) -> None:
+    desk.submit()
+    desk.start()
+    desk.say(*(f"step {n} loss 2.5" for n in range(2000)))
+    desk.tick()
+    assert Sample.objects.count() == 2000
+
+
 def test_progress_counts_from_when_it_was_read_so_that_a_wrong_clock_is_no_silence(desk: Desk) -> None:
     desk.submit()
     desk.start()
