@@ -55,14 +55,15 @@ def page(request: HttpRequest, user: User, *, then: str) -> HttpResponse:
 def check(request: HttpRequest, user: User) -> str:
     """Take the password that was sent; what is wrong with it, or ""."""
     name, address, now = user.get_username(), client_address(request), timezone.now()
-    until = lock_out.begin(name, address, now=now)
+    known = f"session {request.session.session_key}"  # strangers who try the name don't lock out who is here
+    until = lock_out.begin(name, address, known=known, now=now)
     if until is not None:
         return locked_words((until - now).total_seconds())
     if not user.check_password(request.POST.get(FIELD, "")):
         accounts.log_in_failed(name, now=now)
-        lock_out.failed(name, address, now=now)
+        lock_out.failed(name, address, known=known, now=now)
         return "That is not the password of this account."
-    lock_out.succeeded(name, address)
+    lock_out.succeeded(name, address, known=known)
     sessions.confirm(request.session, now=now)
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from math import ceil
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
@@ -21,6 +23,23 @@ from dashboard.views.shell import back_to
 from recovery import oidc
 from recovery.middleware import client_address
 from recovery.pipeline import accounts, by_group, lock_out
+
+KNOWN = "known_browser"  # a signed cookie, for the log-in alone; it lets nobody in
+KNOWN_S = 180 * 86_400
+
+
+def known_browser(request: HttpRequest, name: str) -> str:
+    """What tells a browser in which somebody logged in with that name before; "" for any other."""
+    told = request.get_signed_cookie(KNOWN, default="", salt=KNOWN, max_age=KNOWN_S) or ""
+    of, _, browser = told.partition(":")
+    return browser if browser and of == lock_out.name_of_browser(name) else ""
+
+
+def remember_browser(response: HttpResponse, name: str, known: str) -> None:
+    response.set_signed_cookie(
+        KNOWN, f"{lock_out.name_of_browser(name)}:{known or secrets.token_hex(16)}", salt=KNOWN, max_age=KNOWN_S,
+        path=reverse("login"), secure=settings.SESSION_COOKIE_SECURE, httponly=True, samesite="Lax",
+    )  # fmt: skip
 
 
 class LogInForm(AuthenticationForm):
@@ -32,7 +51,8 @@ class LogInForm(AuthenticationForm):
         name, password = self.cleaned_data.get("username"), self.cleaned_data.get("password")
         if name is not None and password and self.request is not None:
             now = timezone.now()
-            until = lock_out.begin(name, client_address(self.request), now=now)
+            known = known_browser(self.request, name)
+            until = lock_out.begin(name, client_address(self.request), known=known, now=now)
             if until is not None:
                 self.locked_s = (until - now).total_seconds()
                 raise forms.ValidationError(asking.locked_words(self.locked_s), code="locked")
@@ -54,8 +74,11 @@ class LogIn(LoginView):
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         by_group.take_from_backend(form.get_user(), settings.GROUP_ROLES)  # before: a change of role ends sessions
+        name = form.cleaned_data["username"]
+        known = known_browser(self.request, name)
         response = super().form_valid(form)
-        lock_out.succeeded(form.cleaned_data["username"], client_address(self.request))
+        lock_out.succeeded(name, client_address(self.request), known=known)
+        remember_browser(response, name, known)
         accounts.logged_in(form.get_user(), now=timezone.now())
         return response
 
@@ -68,7 +91,8 @@ class LogIn(LoginView):
         elif form.cleaned_data.get("username") and form.cleaned_data.get("password"):
             name, now = form.cleaned_data["username"], timezone.now()
             accounts.log_in_failed(name.strip(), now=now)
-            lock_out.failed(name, client_address(self.request), now=now)
+            known = known_browser(self.request, name)
+            lock_out.failed(name, client_address(self.request), known=known, now=now)
         return response
 
 

@@ -17,12 +17,13 @@ from django.db import connection
 from django.test import Client
 from pytest_django import Settings
 
+from recovery.access import actor_for
 from recovery.core.speech import duration
 from recovery.models import Event, LogInTries
 from recovery.models.access import Role
 from recovery.pipeline import lock_out
 from tests.dashboard.conftest import text_of
-from tests.factories import make_user
+from tests.factories import make_cluster, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -119,6 +120,90 @@ def test_an_ipv6_network_is_one_address(mira: User, clock: time_machine.Travelle
         log_in(f"guess-{number}", address=f"2001:db8::{number:x}")
     assert log_in(password=PASSWORD, address="2001:db8::ffff").status_code == 429
     assert log_in(password=PASSWORD, address="2001:db8:0:1::1").status_code == 302
+
+
+def test_an_ipv4_address_is_itself_where_a_server_writes_it_as_ipv6(mira: User, clock: time_machine.Traveller) -> None:
+    for number in range(20):
+        log_in(f"guess-{number}", address="::ffff:10.0.0.9")
+    assert log_in(password=PASSWORD, address="10.0.0.9").status_code == 429
+    assert log_in(password=PASSWORD, address="::ffff:10.0.0.8").status_code == 302
+
+
+# --- who was here before ---------------------------------------------------------------------------------------------
+def known_client(address: str = "10.0.0.7") -> Client:
+    """A browser in which mira logged in, and out again."""
+    client = Client(REMOTE_ADDR=address)
+    assert client.post("/login/", {"username": "mira", "password": PASSWORD}).status_code == 302
+    assert client.post("/logout/").status_code == 302
+    return client
+
+
+def test_strangers_who_try_a_name_lock_nobody_out_of_a_known_browser(mira: User, clock: time_machine.Traveller) -> None:
+    mine = known_client()
+    for number in range(25):  # the name, and the address that both are at
+        log_in()
+        log_in(f"guess-{number}")
+    assert log_in(password=PASSWORD, address="10.0.0.99").status_code == 429
+    assert log_in("noor", password=PASSWORD).status_code == 429
+    assert mine.post("/login/", {"username": "mira", "password": PASSWORD}).status_code == 302
+    assert log_in(password=PASSWORD, address="10.0.0.99").status_code == 429  # and frees nobody else
+
+
+def test_a_known_browser_is_locked_by_its_own_failures_and_known_for_one_name(
+    mira: User, clock: time_machine.Traveller
+) -> None:
+    mine = known_client()
+    make_user(role=Role.VIEWER, username="noor", password=PASSWORD)
+    for _ in range(5):
+        assert mine.post("/login/", {"username": "mira", "password": WRONG}).status_code == 200
+    assert mine.post("/login/", {"username": "mira", "password": PASSWORD}).status_code == 429
+    told = Event.objects.get(verb="account.locked")
+    assert (told.subject_id, told.reason) == (str(mira.pk), "5 tries to log in failed with one browser")
+    assert log_in(password=PASSWORD, address="10.0.0.99").status_code == 302
+    for _ in range(5):
+        mine.post("/login/", {"username": "noor", "password": WRONG})
+    assert log_in("noor", password=PASSWORD, address="10.0.0.99").status_code == 429
+
+
+@pytest.mark.parametrize("made_up", ["", "x", ":", "a:b", "a:b:1:sig"])
+def test_what_a_stranger_sends_as_a_cookie_makes_no_browser_known(
+    mira: User, clock: time_machine.Traveller, made_up: str
+) -> None:
+    client = Client()
+    client.cookies["known_browser"] = made_up
+    for _ in range(5):
+        client.post("/login/", {"username": "mira", "password": WRONG})
+    assert log_in(password=PASSWORD).status_code == 429
+
+
+def test_who_is_logged_in_gives_the_password_again_whatever_strangers_try(
+    mira: User, clock: time_machine.Traveller
+) -> None:
+    make_user(role=Role.ADMIN, username="ada", password=PASSWORD)
+    ada, cluster = Client(REMOTE_ADDR="10.0.0.7"), make_cluster(paused_at=NOW, paused_reason="maintenance")
+    ada.post("/login/", {"username": "ada", "password": PASSWORD})
+    clock.shift(timedelta(minutes=40))
+    for number in range(25):
+        log_in("ada")
+        log_in(f"guess-{number}")
+    given = {"reason": "done", "confirm_password": PASSWORD}
+    assert ada.post(f"/clusters/{cluster.pk}/arm/", given).status_code == 302
+    cluster.refresh_from_db()
+    assert cluster.paused_at is None
+
+
+def test_unlocking_frees_known_browsers_too_and_an_account_is_listed_once(
+    mira: User, clock: time_machine.Traveller, admin: User
+) -> None:
+    mine = known_client()
+    for _ in range(5):
+        log_in()
+        mine.post("/login/", {"username": "mira", "password": WRONG})
+    (row,) = lock_out.locked_accounts(now=NOW)
+    assert row.user == mira
+    assert lock_out.unlock(mira, actor=actor_for(admin), now=NOW)
+    assert mine.post("/login/", {"username": "mira", "password": PASSWORD}).status_code == 302
+    assert log_in(password=PASSWORD, address="10.0.0.99").status_code == 302
 
 
 def test_tries_at_once_are_counted_before_any_password_is_looked_at(mira: User) -> None:
