@@ -38,6 +38,7 @@ WORDS = {
     Operation.JOBS: "list jobs",
     Operation.JOB: "look at one job",
     Operation.ATTEMPTS: "past attempts",
+    Operation.ENDED_BETWEEN: "jobs that Slurm has forgotten",
     Operation.NODES: "list nodes",
     Operation.PARTITIONS: "list partitions",
     Operation.RESERVATIONS: "list reservations",
@@ -54,8 +55,11 @@ WORDS = {
     Operation.RESUME_NODE: "resume a node",
     Operation.SUBMIT: "submit",
 }
+ABOVE = "What is said above of accounting mends this, too."
+LAST_MINUTES = timedelta(minutes=10)
 CONTROLLER_LOG = "Look at the controller's log."
-AT_FAULT = {Operation.ATTEMPTS: SLURMDBD}  # who else gives no answer than the controller
+# Who else gives no answer than the controller.
+AT_FAULT = {Operation.ATTEMPTS: SLURMDBD, Operation.ENDED_BETWEEN: SLURMDBD}
 # What Slurm lets administrators do alone (tests/slurm/test_privileges.py); other changes are open to operators.
 OF_ADMINISTRATORS = frozenset({Operation.SET_ADMIN_COMMENT, Operation.DRAIN_NODE, Operation.RESUME_NODE})
 
@@ -171,6 +175,7 @@ def _tries(cluster: Cluster, client: SlurmClient, rights: Rights, *, now: dateti
         looks[Operation.JOBS] = lambda: _unless_hidden(cluster, rights, _polled(cluster, now))
     looks[Operation.PARTITIONS] = lambda: _count(len(client.partitions()), "partition")
     looks[Operation.RESERVATIONS] = lambda: _count(len(client.reservations()), "reservation")
+    looks[Operation.ENDED_BETWEEN] = lambda: _try_the_forgotten(client, rights, now=now)
     looks[Operation.DRAIN_NODE] = looks[Operation.RESUME_NODE] = _once(lambda: _try_a_node(client, rights))
     known = Job.objects.filter(cluster=cluster, vanished_at=None).order_by("-first_submitted_at")
     of_others = known.exclude(user=rights.user).first()
@@ -224,10 +229,23 @@ def _try_attempts(client: SlurmClient, job: Job) -> Outcome:
     try:
         found = client.attempts([job.job_id], since=job.first_submitted_at - timedelta(minutes=1))
     except SlurmRefused as error:
-        remedy = "What is said above of accounting mends this, too."
-        return Outcome(detail=f"refused: {error.message}", state=State.ATTENTION, remedy=remedy)
+        return Outcome(detail=f"refused: {error.message}", state=State.ATTENTION, remedy=ABOVE)
     count = len(found.get(job.job_id, ()))
     return Outcome(detail=f"tried: {count} of job {job.job_id}", state=State.GOOD)
+
+
+def _try_the_forgotten(client: SlurmClient, rights: Rights, *, now: datetime) -> Outcome:
+    """What is asked after an outage, of the last minutes alone. slurmdbd's PrivateData hides others' jobs as well."""
+    try:
+        found = client.ended_between(now - LAST_MINUTES, now)
+    except SlurmRefused as error:
+        return Outcome(detail=f"refused: {error.message}", state=State.ATTENTION, remedy=ABOVE)
+    jobs = {record.job_id for record in found}
+    told = f"tried: {len(jobs)} ended in the last {duration(LAST_MINUTES.total_seconds())}"
+    if rights.level is RightsLevel.OWN and not {record.user for record in found} - {rights.user}:
+        detail = f"{told}, none of anybody else: PrivateData in slurmdbd.conf may hide them"
+        return Outcome(detail=detail, state=State.ATTENTION, remedy=become("operator", rights))
+    return Outcome(detail=told, state=State.GOOD)
 
 
 def _try_a_script(client: SlurmClient, job: Job, rights: Rights) -> Outcome:

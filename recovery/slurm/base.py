@@ -69,6 +69,7 @@ class Operation(StrEnum):
     JOBS = "jobs"
     JOB = "job"
     ATTEMPTS = "attempts"
+    ENDED_BETWEEN = "ended_between"
     NODES = "nodes"
     PARTITIONS = "partitions"
     RESERVATIONS = "reservations"
@@ -93,7 +94,7 @@ class Operation(StrEnum):
 READS = frozenset(
     {
         *(Operation.JOBS, Operation.JOB, Operation.ATTEMPTS, Operation.NODES, Operation.PARTITIONS),
-        *(Operation.RESERVATIONS, Operation.BATCH_SCRIPT),
+        *(Operation.RESERVATIONS, Operation.BATCH_SCRIPT, Operation.ENDED_BETWEEN),
     }
 )
 
@@ -307,6 +308,16 @@ class SlurmClient(Protocol):
 
         One question, however many jobs. `since` must not be later than the first submission, or numbers start too
         late. Raises SlurmRefused where there is no accounting.
+        """
+        ...
+
+    def ended_between(self, start: datetime, end: datetime) -> list[JobRecord]:
+        """Every execution of anybody's job that ended in this time by accounting's word, the first to end first.
+
+        One question. `restart_count` is Slurm's own where accounting keeps it, else the place among those of that job
+        in the answer. What accounting doesn't keep is as in a JobRecord without it: holds, exclusions, before 24.11
+        the files of its output, without AccountingStoreFlags=job_comment the comment. Raises SlurmRefused where there
+        is no accounting. A user without a level in Slurm gets fewer, where slurmdbd's PrivateData hides others' jobs.
         """
         ...
 

@@ -12,7 +12,17 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
 
-from recovery.slurm import cli_jobs, cli_json, cli_rights, cli_scontrol, cli_squeue, cli_submit, cli_writes, sacct
+from recovery.slurm import (
+    cli_jobs,
+    cli_json,
+    cli_rights,
+    cli_scontrol,
+    cli_squeue,
+    cli_submit,
+    cli_writes,
+    sacct,
+    sacct_jobs,
+)
 from recovery.slurm.base import (
     YES,
     AttemptRecord,
@@ -106,6 +116,13 @@ class CliClient(SlurmClient):
             return {}
         answer = self._run("sacct", *sacct.arguments(job_ids, since=since))
         return _parsed(answer, lambda output: sacct.attempts_by_job(output, job_ids))
+
+    def ended_between(self, start: datetime, end: datetime) -> list[JobRecord]:
+        """sacct ends with an error where it does not know a column, so what it knows is asked for first."""
+        columns = sacct_jobs.columns(self._run("sacct", "--helpformat").output)
+        separator = cli_squeue.new_separator()
+        answer = self._run("sacct", *sacct_jobs.arguments(start, end, list(columns.values()), separator))
+        return _parsed(answer, lambda output: sacct_jobs.ended(output, list(columns), separator, start=start, end=end))
 
     def nodes(self) -> list[NodeRecord]:
         # Releases after 22.05 answer in groups of alike nodes: --Node makes a group of each.

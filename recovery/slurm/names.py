@@ -18,9 +18,14 @@ _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}\$?")
 _NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
+def is_job_id(text: str) -> bool:
+    """Whether it names one job: "4711", "4711_3" or "4711+1"."""
+    return _JOB_ID.fullmatch(text) is not None
+
+
 def check_job_id(job_id: str) -> None:
-    """Raises JobNotFound where it is not "4711", "4711_3" or "4711+1"."""
-    if not _JOB_ID.fullmatch(job_id):
+    """Raises JobNotFound where it is none."""
+    if not is_job_id(job_id):
         raise JobNotFound(f"{job_id[:50]!r} is not a job id", tried="look at the id", permanent=True)
 
 

@@ -61,6 +61,7 @@ from recovery.slurm.states import check_not_drained
 # What Slurm's commands must do, and what there is to say where there are none.
 _BY_COMMANDS: dict[Operation, tuple[str, str]] = {
     Operation.ATTEMPTS: ("sacct", "pyslurm shows the last attempt of a job only"),
+    Operation.ENDED_BETWEEN: ("sacct", "pyslurm shows the last attempt of a job only"),
     Operation.SUBMIT: ("sbatch", "pyslurm leaves out #SBATCH lines that it doesn't know"),
     Operation.REQUEUE_HOLD: ("squeue", "pyslurm can't tell whose hold a held requeue waits in"),
 }
@@ -125,6 +126,10 @@ class NativeClient(SlurmClient):
     def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
         self._demand(Operation.ATTEMPTS)
         return self._commands.attempts(job_ids, since=since)
+
+    def ended_between(self, start: datetime, end: datetime) -> list[JobRecord]:
+        self._demand(Operation.ENDED_BETWEEN)
+        return self._commands.ended_between(start, end)
 
     def nodes(self) -> list[NodeRecord]:
         with _whole("list all nodes"):

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from recovery.slurm import cli_json, rest_health, rest_json, rest_requests, rest_versions
+from recovery.slurm import cli_json, rest_ended, rest_health, rest_json, rest_requests, rest_versions
 from recovery.slurm import json_values as values
 from recovery.slurm.base import (
     AttemptRecord,
@@ -175,6 +175,17 @@ class RestClient(SlurmClient):
 
         return self._door.parsed(parse, tried=str(requests[0]))
 
+    def ended_between(self, start: datetime, end: datetime) -> list[JobRecord]:
+        request = rest_ended.question(self._door.needed(Operation.ENDED_BETWEEN), start, end)
+        data = self._accounts(request)
+
+        def parse() -> list[JobRecord]:
+            _, cluster = rest_json.release_and_cluster(data)
+            entries = self._shaped("attempt", rest_json.entries(data, "jobs"))
+            return rest_ended.ended(entries, cluster=cluster, start=start, end=end)
+
+        return self._door.parsed(parse, tried=str(request))
+
     def nodes(self) -> list[NodeRecord]:
         found = self._list("nodes", lambda entries: [cli_json.node_record(e) for e in self._shaped("node", entries)])
         if not found:
@@ -286,13 +297,17 @@ class RestClient(SlurmClient):
         return self._door.parsed(lambda: parse(rest_json.entries(data, key)), tried=answer.tried)
 
     def _accounted(self, request: Request) -> list[dict[str, Any]]:
-        """A list of slurmdbd's jobs. SlurmRefused where slurmrestd runs without accounting."""
+        """A list of slurmdbd's jobs."""
+        data = self._accounts(request)
+        return self._door.parsed(lambda: rest_json.entries(data, "jobs"), tried=str(request))
+
+    def _accounts(self, request: Request) -> dict[str, Any]:
+        """What slurmdbd answers. SlurmRefused where slurmrestd runs without accounting."""
         try:
-            data = rest_json.whole(self._door.send(request), ignore=frozenset({rest_json.NOTHING_FOUND}))
+            return rest_json.whole(self._door.send(request), ignore=frozenset({rest_json.NOTHING_FOUND}))
         except NoSuchCall as error:
             message = "this slurmrestd serves no accounting (openapi/slurmdbd is not loaded)"
             raise SlurmRefused(message, tried=error.tried, permanent=True) from error
-        return self._door.parsed(lambda: rest_json.entries(data, "jobs"), tried=str(request))
 
     def _jobs(self, entries: list[dict[str, Any]]) -> list[JobRecord]:
         return [cli_json.job_record(entry) for entry in self._shaped("job", entries)]

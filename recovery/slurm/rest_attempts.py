@@ -48,7 +48,7 @@ def _numbered(job_id: str, rows: list[Mapping[str, Any]]) -> list[AttemptRecord]
     told = [count for count in counts if count is not None]
     rises = len(told) == len(counts) and all(before < after for before, after in pairwise(told))
     numbers = told if rises else range(len(ordered))
-    return [_attempt(entry, job_id=job_id, number=number) for entry, number in zip(ordered, numbers, strict=True)]
+    return [attempt_of(entry, job_id=job_id, number=number) for entry, number in zip(ordered, numbers, strict=True)]
 
 
 def _submitted(entry: Mapping[str, Any]) -> datetime:
@@ -58,7 +58,8 @@ def _submitted(entry: Mapping[str, Any]) -> datetime:
     return found
 
 
-def _attempt(entry: Mapping[str, Any], *, job_id: str, number: int) -> AttemptRecord:
+def attempt_of(entry: Mapping[str, Any], *, job_id: str, number: int) -> AttemptRecord:
+    """Raises BadAnswer."""
     times = _mapping(entry, "time")
     state, ended = _end(entry)
     code, signal = _exit(entry) if state.is_terminal else (None, None)

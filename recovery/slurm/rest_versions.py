@@ -86,7 +86,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="v0.0.42",
         release="24.11",
-        adds=frozenset({Operation.ATTEMPTS, Operation.BATCH_SCRIPT}),
+        adds=frozenset({Operation.ATTEMPTS, Operation.ENDED_BETWEEN, Operation.BATCH_SCRIPT}),
         ignores=(
             "jobs: 25.05 gives the pattern as standard_output, with stdout_expanded beside it; both are understood",
             "jobs: licenses_allocated, segment_size, submit_line; nodes: cert_flags, tls_cert_last_renewal, topology",
@@ -113,6 +113,7 @@ STEPS: tuple[Step, ...] = (
 # What an older version can't, to go on "slurmrestd's API … can't".
 LACKS: dict[Operation, str] = {
     Operation.ATTEMPTS: "tell all past attempts and how they ended",
+    Operation.ENDED_BETWEEN: "tell how jobs ended that Slurm has forgotten",
     Operation.BATCH_SCRIPT: "give a job's script",
     Operation.REQUEUE: "put a job back into the queue",
     Operation.REQUEUE_HOLD: "put a job back into the queue",

@@ -121,8 +121,8 @@ def _attempt(row: _Row, steps: Sequence[_Row], number: int) -> AttemptRecord:
 
 
 def _end(row: _Row, batch: _Row | None) -> tuple[JobState, datetime | None]:
-    own = (_state(batch.state), batch.ended) if batch is not None and batch.ended is not None else None
-    return true_end(_state(row.state), row.ended, batch=own, badly=bool(row.exit_code or row.signal))
+    own = (attempt_state(batch.state), batch.ended) if batch is not None and batch.ended is not None else None
+    return true_end(attempt_state(row.state), row.ended, batch=own, badly=bool(row.exit_code or row.signal))
 
 
 def true_end(
@@ -141,7 +141,7 @@ def true_end(
     return batch if failed or completed else (state, ended)
 
 
-def _state(text: str) -> JobState:
+def attempt_state(text: str) -> JobState:
     """ "CANCELLED by 1000" as well; of an attempt REQUEUED is an end, unlike of a job."""
     word = text.partition(" ")[0]
     return JobState.REQUEUED if word == "REQUEUED" else job_state([word])

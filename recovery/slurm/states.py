@@ -29,6 +29,9 @@ _BASE: dict[str, JobState] = {
     state.name: state for state in JobState if state not in (JobState.UNKNOWN, JobState.REQUEUED, JobState.COMPLETING)
 }
 
+# sacct's short words (sacct(1), JOB STATE CODES) for every way in which an execution can have ended.
+ENDS = ("BF", "CA", "CD", "DL", "F", "NF", "OOM", "PR", "RQ", "RV", "TO")
+
 REQUEUED_IN_HELD_STATE = "job requeued in held state"  # slurmctld's job_mgr.c
 
 _UNUSABLE = frozenset({"DOWN", "ERROR", "NOT_RESPONDING", "INVALID_REG", "INVAL", "REBOOT_ISSUED"})

@@ -94,6 +94,10 @@ class TogetherClient(SlurmClient):
         with self._for(Operation.ATTEMPTS) as client:
             return client.attempts(job_ids, since=since)
 
+    def ended_between(self, start: datetime, end: datetime) -> list[JobRecord]:
+        with self._for(Operation.ENDED_BETWEEN) as client:
+            return client.ended_between(start, end)
+
     def nodes(self) -> list[NodeRecord]:
         with self._for(Operation.NODES) as client:
             return client.nodes()

@@ -41,6 +41,7 @@ class FakeSlurm:
         self.clock = clock
         self.table: dict[str, JobRecord] = {}
         self.history: list[AttemptRecord] = []
+        self.forgotten: list[JobRecord] = []  # what accounting alone knows
         self.node_table = {
             f"n{i}": NodeRecord(name=f"n{i}", state=NodeState.UP, partitions=("main",), raw_state="IDLE")
             for i in range(1, nodes + 1)
@@ -95,6 +96,13 @@ class FakeSlurm:
             raise SlurmRefused("no accounting", tried="attempts", permanent=True)
         found = {job_id: [record for record in self.history if record.job_id == job_id] for job_id in job_ids}
         return {job_id: records for job_id, records in found.items() if records}
+
+    def ended_between(self, start: datetime, end: datetime) -> list[JobRecord]:
+        self._speak("ended_between")
+        if not self.accounting:
+            raise SlurmRefused("no accounting", tried="ended_between", permanent=True)
+        told = [*self.table.values(), *self.forgotten]
+        return [record for record in told if record.ended_at is not None and start <= record.ended_at <= end]
 
     def nodes(self) -> list[NodeRecord]:
         self._speak("nodes")

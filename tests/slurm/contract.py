@@ -46,6 +46,9 @@ def _on(call: Callable[[SlurmClient, str], object], subject: str, client: SlurmC
 HARMLESS: dict[Operation, Callable[[SlurmClient], object]] = {
     Operation.JOBS: lambda client: client.jobs(),
     Operation.ATTEMPTS: lambda client: client.attempts([UNKNOWN_JOB], since=datetime(2026, 1, 1, tzinfo=UTC)),
+    Operation.ENDED_BETWEEN: lambda client: client.ended_between(
+        datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    ),
     Operation.NODES: lambda client: client.nodes(),
     Operation.PARTITIONS: lambda client: client.partitions(),
     Operation.RESERVATIONS: lambda client: client.reservations(),

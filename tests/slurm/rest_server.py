@@ -29,6 +29,7 @@ READS: dict[str, Callable[[SlurmClient], object]] = {
     "jobs": lambda client: client.jobs(),
     "job": lambda client: client.job("12"),
     "attempts": lambda client: client.attempts(["12"], since=SINCE),
+    "ended_between": lambda client: client.ended_between(SINCE, SINCE),
     "nodes": lambda client: client.nodes(),
     "partitions": lambda client: client.partitions(),
     "reservations": lambda client: client.reservations(),

@@ -22,6 +22,7 @@ READS: dict[str, Callable[[CliClient], object]] = {
     "job": lambda client: client.job("12"),
     "nodes": CliClient.nodes,
     "attempts": lambda client: client.attempts(["12"], since=SINCE),
+    "ended_between": lambda client: client.ended_between(SINCE, SINCE),
     "health": CliClient.health,
     "rights": CliClient.rights,
     "partitions": CliClient.partitions,

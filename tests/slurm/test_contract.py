@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -305,6 +305,79 @@ def test_an_attempt_that_was_cancelled_says_by_whom(accounted: Harness) -> None:
 @needs(Operation.ATTEMPTS)
 def test_accounting_knows_nothing_of_an_unknown_job(accounted: Harness) -> None:
     assert accounted.client.attempts([UNKNOWN_JOB], since=accounted.now() - timedelta(days=1)) == {}
+
+
+def ended_until(harness: Harness, start: datetime, count: int) -> list[JobRecord]:
+    """What accounting knows of what ended since `start`, asked until it is so many.
+
+    slurmdbd calls a job "allocation" whose end came to it before its start, until that comes as well.
+    """
+
+    def look() -> list[JobRecord]:
+        found = harness.client.ended_between(start, harness.now() + timedelta(seconds=2))
+        return found if len(found) >= count and all(record.name != "allocation" for record in found) else []
+
+    return wait_until(harness, look)
+
+
+@needs(Operation.ENDED_BETWEEN)
+def test_what_ended_is_told_without_its_id(accounted: Harness) -> None:
+    comment = '{"recovery": {"run": "llama"}}'
+    start = accounted.now()
+    accounted.advance(1)
+    good = accounted.submit(seconds=1)
+    bad = accounted.submit(seconds=1, nodes=2, exit_code=7, name="llama-70b", comment=comment)
+    running(accounted)
+    seen = wait_for(accounted, bad, JobState.FAILED)
+    found = {record.job_id: record for record in ended_until(accounted, start, 2)}
+    assert set(found) == {good, bad}
+    told = found[bad]
+    assert (told.state, told.exit_code, told.exit_signal) == (JobState.FAILED, 7, None)
+    assert (told.name, told.user, told.comment, told.restart_count) == ("llama-70b", accounted.user, comment, 0)
+    same = ("submitted_at", "started_at", "ended_at", "nodes", "node_count", "account", "partition", "qos", "work_dir")
+    assert [getattr(told, name) for name in same] == [getattr(seen, name) for name in same]
+    assert (told.gpus, told.time_limit_s) == (seen.gpus, seen.time_limit_s)
+    assert told.stdout in ("", seen.stdout)  # 22.05 keeps no paths
+
+
+@needs(Operation.ENDED_BETWEEN)
+def test_what_ended_before_or_later_is_not_told(accounted: Harness) -> None:
+    start = accounted.now()
+    accounted.advance(1)
+    first = accounted.submit(seconds=1)
+    (record,) = ended_until(accounted, start, 1)
+    assert (record.job_id, record.ended_at is not None) == (first, True)
+    between = record.ended_at or start
+    accounted.advance(3)
+    second = accounted.submit(seconds=1)
+    ended_until(accounted, start, 2)
+    later = accounted.client.ended_between(between + timedelta(seconds=1), accounted.now() + timedelta(seconds=2))
+    assert [record.job_id for record in later] == [second]
+    earlier = accounted.client.ended_between(start, between + timedelta(seconds=1))
+    assert [record.job_id for record in earlier] == [first]
+
+
+@needs(Operation.ENDED_BETWEEN, Operation.REQUEUE)
+def test_each_execution_that_ended_is_told(accounted: Harness) -> None:
+    start = accounted.now()
+    accounted.advance(1)
+    first = wait_for(accounted, accounted.submit(seconds=1, exit_code=7), JobState.FAILED)
+    accounted.client.requeue(first.job_id, hold=False)
+    last = wait_for(accounted, first.job_id, JobState.FAILED, restarts=1)
+    found = ended_until(accounted, start, 2)
+    assert [(record.job_id, record.restart_count) for record in found] == [(first.job_id, 0), (first.job_id, 1)]
+    assert [record.submitted_at for record in found] == [first.submitted_at, last.submitted_at]
+    assert [record.exit_code for record in found] == [7, 7]
+    assert found[0].state in (JobState.FAILED, JobState.REQUEUED)  # without its steps 22.05 knows no better
+    assert found[1].state is JobState.FAILED
+
+
+@needs(Operation.ENDED_BETWEEN)
+def test_tasks_of_an_array_are_told_by_their_names_and_what_never_was_a_job_is_not(accounted: Harness) -> None:
+    start = accounted.now()
+    accounted.advance(1)
+    tasks = accounted.submit_array(tasks=2, seconds=1)
+    assert {record.job_id for record in ended_until(accounted, start, 2)} == set(tasks)
 
 
 # --- partitions, reservations, scripts, rights ----------------------------------------------------------------------

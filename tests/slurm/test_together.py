@@ -36,6 +36,7 @@ CALLS: dict[Operation, Callable[[Any], object]] = {
     Operation.JOBS: lambda client: client.jobs_since("m"),
     Operation.JOB: lambda client: client.job("12"),
     Operation.ATTEMPTS: lambda client: client.attempts(["12"], since=SINCE),
+    Operation.ENDED_BETWEEN: lambda client: client.ended_between(SINCE, SINCE),
     Operation.NODES: lambda client: client.nodes(),
     Operation.PARTITIONS: lambda client: client.partitions(),
     Operation.RESERVATIONS: lambda client: client.reservations(),

@@ -103,16 +103,20 @@ class SimulatorClient(SlurmClient):
         tried = f"accounting of job {', '.join(job_ids)[:100]}"
 
         def read(world: World) -> dict[str, list[AttemptRecord]]:
-            if not world.spec.accounting:
-                raise SlurmRefused("Slurm accounting storage is disabled", tried=tried, permanent=True)
-            if _trouble(world, "attempts", TroubleKind.NO_ACCOUNTING):
-                raise SlurmUnreachable("Connection refused by slurmdbd", tried=tried)
+            _check_accounting(world, "attempts", tried=tried)
             found = {job_id: records.attempt_records(world, job_id, since=since) for job_id in job_ids}
             return {job_id: attempts for job_id, attempts in found.items() if attempts}
 
         for job_id in job_ids:
             check_job_id(job_id)
         return self._call("attempts", read)
+
+    def ended_between(self, start: datetime, end: datetime) -> list[JobRecord]:
+        def read(world: World) -> list[JobRecord]:
+            _check_accounting(world, "ended_between", tried="accounting of all jobs")
+            return records.ended_records(world, start=start, end=end)
+
+        return self._call("ended_between", read)
 
     def nodes(self) -> list[NodeRecord]:
         return self._call("nodes", records.node_records)
@@ -214,6 +218,13 @@ def _job_records(world: World) -> list[JobRecord]:
     if _trouble(world, "jobs", TroubleKind.EMPTY_LIST):
         return []
     return [records.job_record(world, job) for job in world.state.jobs.values()]
+
+
+def _check_accounting(world: World, operation: str, *, tried: str) -> None:
+    if not world.spec.accounting:
+        raise SlurmRefused("Slurm accounting storage is disabled", tried=tried, permanent=True)
+    if _trouble(world, operation, TroubleKind.NO_ACCOUNTING):
+        raise SlurmUnreachable("Connection refused by slurmdbd", tried=tried)
 
 
 def _minutes(seconds: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 
 from recovery.core.types import JobState, NodeState
 from recovery.slurm.base import AttemptRecord, JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 from recovery.slurm.simulator import state as sim
-from recovery.slurm.simulator.placement import partition_name
 from recovery.slurm.simulator.stage import Stage
 
 
@@ -37,16 +35,16 @@ def job_record(stage: Stage, job: sim.Job) -> JobRecord:
 
 
 def _job_record(stage: Stage, job: sim.Job) -> JobRecord:
-    spec = job.spec
+    spec, told = job.spec, stage.describe(job)
     state = JobState.COMPLETING if job.completing_until is not None else job.state
     waits, ended = state is JobState.PENDING, state.is_terminal
     nodes = () if waits else job.nodes
     return JobRecord(
         job_id=job.job_id,
         name=spec.name,
-        user=spec.user,
-        account=spec.account,
-        partition=partition_name(stage, job),
+        user=told.user,
+        account=told.account,
+        partition=told.partition,
         state=state,
         state_reason=job.reason,
         submitted_at=moment(job.submitted_at),
@@ -59,49 +57,76 @@ def _job_record(stage: Stage, job: sim.Job) -> JobRecord:
         exit_code=job.exit_code if ended else None,
         exit_signal=job.exit_signal or None if ended else None,
         nodes=nodes,
-        node_count=spec.nodes,
+        node_count=told.node_count,
         excluded_nodes=job.excluded,
         required_nodes=spec.required_nodes,
-        gpus=spec.ranks,
-        time_limit_s=job.time_limit_s,
-        comment=comment(stage, job),
-        work_dir=spec.work_dir or str(stage.root),
-        stdout=stage.stdout_path(job),  # stderr goes there too
+        gpus=told.gpus,
+        time_limit_s=told.time_limit_s,
+        comment=told.comment,
+        work_dir=told.work_dir,
+        stdout=told.stdout,  # stderr goes there too
         batch_host=nodes[0] if nodes else "",
-        qos=spec.qos,
+        qos=told.qos,
         features=spec.features,
         reservation=spec.reservation,
         admin_comment=job.admin_comment,
     )
 
 
-def comment(stage: Stage, job: sim.Job) -> str:
-    """The job's own, else what its user would write to be watched; the log keeps its pattern, as in a batch script."""
-    spec = job.spec
-    if spec.comment is not None:
-        return spec.comment
-    options: dict[str, str | int] = {}
-    if not job.array_id:  # the tasks of an array share one comment, and each trains a run of its own
-        log = str(stage.root / spec.stdout)
-        options |= {"run": spec.run_key, "checkpoint_dir": stage.checkpoint_dir(job), "log": log}
-    if spec.mode:
-        options["mode"] = spec.mode
-    if spec.max_restarts is not None:
-        options["max_restarts"] = spec.max_restarts
-    return json.dumps({"recovery": options})
-
-
 def attempt_records(stage: Stage, job_id: str, *, since: datetime) -> list[AttemptRecord]:
     """What sacct -D shows of that id: attempts that had not ended by `since`, oldest first, as far as it has heard."""
-    heard = stage.state.now - stage.spec.accounting_lag_s
     attempts = [a for record in stage.state.forgotten.get(job_id, []) for a in record.attempts]
     if (job := stage.state.jobs.get(job_id)) is not None:
         attempts += [*job.past, job.attempt()]
     start = since.timestamp()
-    known = [_as_heard(a, heard) for a in attempts if a.submitted_at <= heard]
-    shown = [a for a in known if a.ended_at is None or a.ended_at >= start]
+    shown = [a for a in _heard(stage, attempts) if a.ended_at is None or a.ended_at >= start]
     shown.sort(key=lambda attempt: attempt.submitted_at)
     return [_attempt_record(job_id, number, attempt) for number, attempt in enumerate(shown)]
+
+
+def ended_records(stage: Stage, *, start: datetime, end: datetime) -> list[JobRecord]:
+    """Every execution that ended in this time, as far as accounting has heard, the first to end first."""
+    known = [(i, r.name, r.described, r.attempts) for i, rs in stage.state.forgotten.items() for r in rs]
+    known += [(j.job_id, j.spec.name, stage.describe(j), [*j.past, j.attempt()]) for j in stage.state.jobs.values()]
+    records = [
+        _ended_record(job_id, name, told, number, attempt)
+        for job_id, name, told, attempts in known
+        for number, attempt in enumerate(_heard(stage, attempts))
+        if attempt.state.is_terminal and attempt.ended_at is not None and start <= moment(attempt.ended_at) <= end
+    ]
+    return sorted(records, key=lambda record: record.ended_at or start)
+
+
+def _ended_record(job_id: str, name: str, told: sim.Described, number: int, attempt: sim.Attempt) -> JobRecord:
+    record = _attempt_record(job_id, number, attempt)
+    return JobRecord(
+        job_id=job_id,
+        name=name,
+        user=told.user,
+        account=told.account,
+        partition=told.partition,
+        qos=told.qos,
+        state=record.state,
+        submitted_at=record.submitted_at,
+        restart_count=number,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        exit_code=record.exit_code,
+        exit_signal=record.exit_signal,
+        nodes=record.nodes,
+        node_count=told.node_count,
+        gpus=told.gpus,
+        time_limit_s=told.time_limit_s,
+        comment=told.comment,
+        work_dir=told.work_dir,
+        stdout=told.stdout,
+    )
+
+
+def _heard(stage: Stage, attempts: list[sim.Attempt]) -> list[sim.Attempt]:
+    """As far as accounting has heard of them."""
+    heard = stage.state.now - stage.spec.accounting_lag_s
+    return [_as_heard(a, heard) for a in attempts if a.submitted_at <= heard]
 
 
 def _as_heard(attempt: sim.Attempt, heard: float) -> sim.Attempt:

@@ -5,6 +5,7 @@ No I/O and no clock: time comes in as an argument of what happens.
 
 from __future__ import annotations
 
+import json
 from heapq import heappush
 from pathlib import PurePath
 
@@ -12,7 +13,7 @@ from recovery.slurm import job_paths
 from recovery.slurm.base import JobRecord, SlurmRefused
 from recovery.slurm.simulator.effects import Effect, EffectKind
 from recovery.slurm.simulator.spec import ClusterSpec
-from recovery.slurm.simulator.state import Forgotten, Job, Node, Run, State
+from recovery.slurm.simulator.state import Described, Forgotten, Job, Node, Run, State
 from recovery.slurm.simulator.trainers import STYLES
 
 CHECKPOINTS = "ckpt"  # below the state directory, one folder for each run
@@ -142,6 +143,37 @@ class Stage:
         run.saved = [c for c in run.saved if c.step != step]
         self._remove(f"{self.run_folder(key)}/{STYLES[run.trainer].name(step)}")
 
+    # --- what is told of a job ---------------------------------------------------------------------------------------
+    def comment(self, job: Job) -> str:
+        """Its own, else what its user would write to be watched; the log keeps its pattern, as in a batch script."""
+        spec = job.spec
+        if spec.comment is not None:
+            return spec.comment
+        options: dict[str, str | int] = {}
+        if not job.array_id:  # the tasks of an array share one comment, and each trains a run of its own
+            log = str(self.root / spec.stdout)
+            options |= {"run": spec.run_key, "checkpoint_dir": self.checkpoint_dir(job), "log": log}
+        if spec.mode:
+            options["mode"] = spec.mode
+        if spec.max_restarts is not None:
+            options["max_restarts"] = spec.max_restarts
+        return json.dumps({"recovery": options})
+
+    def describe(self, job: Job) -> Described:
+        spec, partition = job.spec, self.spec.partition(job.spec.partition)
+        return Described(
+            user=spec.user,
+            account=spec.account,
+            partition=partition.name if partition is not None else spec.partition,
+            qos=spec.qos,
+            node_count=spec.nodes,
+            gpus=spec.ranks,
+            time_limit_s=job.time_limit_s,
+            comment=self.comment(job),
+            work_dir=spec.work_dir or str(self.root),
+            stdout=self.stdout_path(job),
+        )
+
     # --- forgetting --------------------------------------------------------------------------------------------------
     def purge(self, job: Job, at: float) -> None:
         """MinJobAge is over: the controller forgets the job, accounting does not."""
@@ -156,6 +188,7 @@ class Stage:
             log=job.log,
             run=self.run_key(job),
             forget_at=None if keep is None else at + keep,
+            described=self.describe(job),
         )
         self.state.forgotten.setdefault(job.job_id, []).append(record)
         self.touch_forgotten(job.job_id)

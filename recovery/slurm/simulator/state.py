@@ -185,6 +185,22 @@ class Run:
         return max(steps, default=None)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Described:
+    """What accounting keeps of a job beside its executions."""
+
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    node_count: int = 0
+    gpus: int = 0
+    time_limit_s: float | None = None
+    comment: str = ""
+    work_dir: str = ""
+    stdout: str = ""
+
+
 @dataclass(kw_only=True, slots=True)
 class Forgotten:
     """What accounting still knows of jobs with one id that the controller has dropped."""
@@ -194,6 +210,7 @@ class Forgotten:
     log: str
     run: str
     forget_at: float | None
+    described: Described = field(default_factory=Described)
 
 
 class TroubleKind(StrEnum):

@@ -10,7 +10,6 @@ from typing import Any
 from recovery.slurm.base import SlurmClient
 from recovery.slurm.simulator import Fault, FaultKind, JobSpec, Reservation
 from recovery.slurm.simulator.placement import partition_name
-from recovery.slurm.simulator.records import comment as comment_of
 from recovery.slurm.simulator.scripts import script_of
 from tests.slurm.harness import JobTruth, NodeTruth
 from tests.slurm.simulator.virtual import Sim, make_sim
@@ -122,7 +121,7 @@ class SimulatorHarness:
                 user=job.spec.user,
                 account=job.spec.account,
                 partition=partition_name(world, job),
-                comment=comment_of(world, job),
+                comment=world.comment(job),
                 admin_comment=job.admin_comment,
                 work_dir=job.spec.work_dir or str(world.root),
                 excluded_nodes=job.excluded,

@@ -18,6 +18,7 @@ READS: dict[str, Callable[[SlurmClient], object]] = {
     "jobs": lambda client: client.jobs(),
     "job": lambda client: client.job("4101"),
     "attempts": lambda client: client.attempts(["4101"], since=START),
+    "ended_between": lambda client: client.ended_between(START, START),
     "nodes": lambda client: client.nodes(),
 }
 WRITES: dict[str, Callable[[SlurmClient], object]] = {
