@@ -2,6 +2,7 @@
 
 Source: `megatron/training/training.py` and `checkpointing.py` of NVIDIA/Megatron-LM, releases 2020 to 2026, and the
 forks that keep their wording. Older releases print no time stamp, no throughput, and say "saved checkpoint at".
+`progress.txt`, which `--log-progress` writes beside the checkpoints, tells of saves as well (`append_to_progress_log`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ _ITS_FIELDS = ("consumed samples:", "elapsed time per iteration")  # NeMo's line
 _SAVING = re.compile(r"\bsaving (?:non-persistent )?checkpoint at iteration {1,12}([0-9]{1,10}) to (\S.*)")
 _SCHEDULED = re.compile(r"\bscheduled an async checkpoint save at iteration {1,12}([0-9]{1,10}) to (\S.*)")
 _SAVED = re.compile(r"\bsuccessfully saved checkpoint (?:from|at) iteration {1,12}([0-9]{1,10}) to (\S.*)")
+_IN_PROGRESS_FILE = re.compile(
+    r"\bJob ID: \S{0,60} {1,2}# GPUs: [0-9]{1,7} (Saved|Saving async|Saved async) checkpoint Iteration: ([0-9]{1,10})\b"
+)
 _LOADED = re.compile(r"\bsuccessfully loaded checkpoint from (\S.*)")
 _LOADED_STEP = re.compile(r"([0-9]{1,10})\b")
 _NO_TRACKER = re.compile(r"\bcould not find the metadata file (\S.*)")
@@ -46,6 +50,7 @@ class _Megatron(InColumns):
         *_ITS_FIELDS, "aving checkpoint at iteration ", "saving non-persistent checkpoint at ", _FRESH, _DONE,
         "scheduled an async checkpoint save at ", "successfully saved checkpoint ", "successfully loaded checkpoint ",
         "could not find the metadata file ", "exiting program ", " loss at iteration ", "Evaluating on ",
+        " checkpoint Iteration: ",
     )  # fmt: skip
 
     def columns(self, text: str) -> Columns | None:
@@ -78,7 +83,11 @@ def _save(text: str) -> Mark | None:
     ):
         if (found := pattern.search(text)) and (step := step_of(found[1])) is not None:
             return Mark(kind=kind, rule=rule, step=step, path=_directory(found[2]), all_ranks=True)
-    return None
+    found = _IN_PROGRESS_FILE.search(text)
+    if found is None or (step := step_of(found[2])) is None:
+        return None
+    kind = SignalKind.SAVE_STARTED if found[1] == "Saving async" else SignalKind.SAVE_DURABLE
+    return Mark(kind=kind, rule="megatron.progress_file", step=step, all_ranks=True)
 
 
 def _directory(text: str) -> str:
