@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.simulated.play import HangsOnly
 from benchmarks.simulated.score import ADVICE, DEFAULTS, HANGS, Play, Tally, fleet
 from recovery.core.detectors import Limits
 from recovery.core.types import FindingKind
@@ -55,7 +56,7 @@ Tried = list[tuple[str, Limits]]
 
 
 def _hangs(tried: Tried, share: float) -> list[Point]:
-    how = Play(seed=SEED, only=("", *HANGS), hangs_only=True)
+    how = Play(seed=SEED, only=("", *HANGS), player=HangsOnly)
     tallies = fleet(how, HANG_JOBS, [limits for _, limits in tried])
     return [
         _point(tally, "hang", (FindingKind.HANG.value,), one, share) for tally, one in zip(tallies, tried, strict=True)

@@ -16,7 +16,9 @@ from benchmarks.simulated.profiles import HOUR, Profile
 from recovery.core.types import JobState, SignalKind
 
 SHIPPED_S = 60.0  # a shipped log is at most so late
+NUMERIC = ("nan", "diverged", "loss_vanished")
 WATCHED_S = 6 * HOUR  # a job that hangs is given up by its owner after so long
+LONGER = 1.8  # a step of the longer sequences of a curriculum
 STALL_S, MOST_STALL_S = 10.0, 900.0  # single stalls of data loaders and file systems: the least, and the longest
 
 
@@ -31,6 +33,7 @@ class Event(NamedTuple):
     step_time: float | None = None
     throughput: float | None = None
     rank: int = -1
+    tokens: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,12 +54,14 @@ class Life:
     profile: Profile
     events: list[Event]  # by `read`
     saves: list[tuple[float, int]]  # when a checkpoint was complete, and of which step
+    written: list[tuple[float, float]]  # from when to when files of a checkpoint can be seen to change
     end: float
     state: JobState  # at the end
     exit_code: int
     step_exit_codes: tuple[int, ...]
     truth: Truth
     earlier_wait: float  # the longest silence that an earlier attempt of the run came back from; 0: it is the first
+    earlier_start: float  # how long an earlier attempt took to its first step; likewise
 
 
 def live(profile: Profile, random: Random) -> Life:
@@ -71,9 +76,11 @@ class _Living:
         self.p, self.random = profile, random
         self.lines: list[Event] = []
         self.saves: list[tuple[float, int]] = []
+        self.written: list[tuple[float, float]] = []
         self.t = 0.0
         self.step = profile.resumed_from
         self.saved_step = profile.resumed_from
+        self.tokens = self.saved_tokens = float(profile.resumed_from)  # as many a step as there are units of work
         self.next = {
             "save": profile.save_every_s, "eval": profile.eval_every_s, "epoch": profile.epoch_every_s,
         }  # fmt: skip
@@ -101,8 +108,9 @@ class _Living:
             if p.fault == "hidden_crash":
                 self.lines.pop()
         return Life(
-            profile=p, events=self._read(self.lines, end), saves=self.saves, end=end, state=state, exit_code=exit_code,
-            step_exit_codes=codes, truth=truth, earlier_wait=self._earlier_wait(),
+            profile=p, events=self._read(self.lines, end), saves=self.saves, written=self.written, end=end, state=state,
+            exit_code=exit_code, step_exit_codes=codes, truth=truth, earlier_wait=self._earlier_wait(),
+            earlier_start=self._earlier_start(),
         )  # fmt: skip
 
     def _state(self) -> JobState:
@@ -119,6 +127,12 @@ class _Living:
         pauses += [p.save_s * self.random.lognormvariate(0, p.save_sigma) for _ in saves if p.saves == "silent"]
         pauses += [p.eval_s] if p.evals == "silent" and p.eval_every_s < math.inf else []
         return max(pauses)
+
+    def _earlier_start(self) -> float:
+        p = self.p
+        if not p.resumed_from:
+            return 0.0
+        return (p.start_up_s + p.fast_forward_s) * self.random.lognormvariate(0, 0.3)
 
     def _start(self) -> None:
         """Up to the first step: a load where it resumes, a data loader that skips on."""
@@ -154,6 +168,7 @@ class _Living:
                 return since
             number += 1
             self.step += p.stride
+            self.tokens += p.stride * self._work()
             self._report(took - stalled)
             if p.fault_at <= self.t:
                 since = min(since, self.t)
@@ -169,11 +184,14 @@ class _Living:
             took *= r.uniform(1, 4)
         if r.random() < p.tail:
             took += min(STALL_S * r.paretovariate(1.6), MOST_STALL_S)
-        for moment in p.curriculum:
-            took *= 1.8 if self.t > moment else 1
+        took *= self._work()
         if p.fault in ("slowdown", "straggler") and self.t > p.fault_at:
             took *= 1.6 + 2.4 * p.fault_size
         return took
+
+    def _work(self) -> float:
+        """Of one step, in those of the first: a curriculum makes steps longer on purpose."""
+        return LONGER if any(self.t > moment for moment in self.p.curriculum) else 1.0
 
     def _stall(self) -> float:
         """The file system that many jobs share stands still."""
@@ -185,7 +203,7 @@ class _Living:
     def _report(self, took: float) -> None:
         p, r = self.p, self.random
         step_time = took / p.stride
-        curriculum = 1.8 if any(self.t > moment for moment in p.curriculum) else 1.0
+        work, tokens = self._work(), self.tokens if p.counts_tokens else None
         shown = step_time * r.lognormvariate(0, 0.01)
         for rank in range(p.ranks):
             own = shown
@@ -196,8 +214,8 @@ class _Living:
                 Event(
                     self.t, SignalKind.PROGRESS, self.step, self.t, self._loss() if rank == 0 else None,
                     own if p.prints == "step_time" or p.ranks > 1 else None,
-                    1000 * curriculum / shown if p.prints == "throughput" else None,
-                    -1 if p.ranks == 1 else rank,
+                    1000 * work / shown if p.prints == "throughput" else None,
+                    -1 if p.ranks == 1 else rank, tokens,
                 )
             )  # fmt: skip
 
@@ -245,7 +263,9 @@ class _Living:
         done = self.t + took
         if not fails:
             self.saves.append((done, step))
-            self.saved_step = step
+            if p.saves_seen:
+                self.written.append((self.t, done))
+            self.saved_step, self.saved_tokens = step, self.tokens
         if p.saves != "async":
             self.t = done
         if p.saves != "silent" and not fails:
@@ -267,7 +287,7 @@ class _Living:
     def _restart(self) -> None:
         self.restarts.pop(0)
         self.t += self.p.start_up_s * self.random.uniform(0.5, 1)
-        self.step = self.saved_step
+        self.step, self.tokens = self.saved_step, self.saved_tokens
         self._mark(SignalKind.LOADED, self.step)
 
     def _mark(self, kind: SignalKind, step: int) -> None:
@@ -296,6 +316,8 @@ class _Living:
 
     def _truth(self, since: float, end: float) -> Truth:
         p = self.p
+        if p.fault in NUMERIC and not p.loss:
+            return Truth(fault="")  # it never printed any
         if not p.fault or (since is math.inf and not p.fault.startswith(("hang", "crash", "hidden", "cancelled"))):
             return Truth(fault="")
         if p.fault.startswith("hang"):
@@ -308,6 +330,8 @@ class _Living:
             return Truth(fault=p.fault, since=end)
         if p.fault == "saves_failing":
             return Truth(fault=p.fault, since=max(p.fault_at, self.saves[-1][0] if self.saves else 0.0))
+        if p.fault == "not_restored":
+            return Truth(fault=p.fault, since=p.start_up_s * 0.5)  # the moment of the load
         until = since + 300 + 2100 * p.fault_size + p.interval_s if p.fault == "stalled_together" else math.inf
         return Truth(fault=p.fault, since=since if p.fault != "stalled_together" else p.fault_at, until=until)
 

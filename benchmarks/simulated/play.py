@@ -7,26 +7,28 @@ missed here, too.
 from __future__ import annotations
 
 import math
+from bisect import insort
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from benchmarks.simulated.life import Event, Life
 from recovery.core.detectors import AlarmLimits, Limits, Surroundings, alarms, detect
-from recovery.core.detectors.hang import detect_hang, next_due, remember_wait
+from recovery.core.detectors.hang import detect_hang, earliest_hang, next_due, remember_wait, waits_for_a_start
 from recovery.core.detectors.slowdown import pace_is_back
 from recovery.core.phases import next_phase
-from recovery.core.quiet import Pace, after, earliest_hang, how_long
-from recovery.core.types import AttemptFacts, FindingKind, JobState, Phase, Sample, Signal, SignalKind
+from recovery.core.quiet import ANY, Pace, after, how_long
+from recovery.core.types import AttemptFacts, Finding, FindingKind, JobState, Phase, Sample, Signal, SignalKind
 from recovery.core.verify.restore import Source, Told
 
 START = datetime(2026, 1, 11, tzinfo=UTC)
 LOOK_S = 10.0  # the product looks at a running job so often
 NEWEST, FIRST = 250, 150  # samples that a detector sees, as recovery/pipeline/facts.py hands them over
-STANDING_S = 60.0  # a finding that stands is looked at again so often
-
-ALARMS_S = 1200.0  # alarms are looked for every ten minutes in the product; half as often here, for speed
+STANDING_S, STANDING_REPORTS = 600.0, 20  # a slowdown that stands is looked at again so often
+ALARMS_S = 600.0  # alarms are looked for so often
+SIGNALS = {kind: Signal(kind=kind, file="", line=0, offset=0, text="", rule="") for kind in SignalKind}
 ALARM_LIMITS = AlarmLimits()
 
 
@@ -39,21 +41,21 @@ class Found:
 
 
 class Player:
-    """One attempt as the product knows it at one moment."""
+    """One attempt as the product knows it at one moment. It is looked at when it could look different."""
 
     def __init__(self, life: Life, limits: Limits) -> None:
         self.life, self.limits = life, limits
         self.phase, self.phase_since = Phase.STARTING, 0.0
         self.progress_at: float | None = None
         self.reached = -1
-        self.samples: list[Sample] = []
+        self.samples: list[Sample] = []  # by step, as the product's table has them
         self.found: list[Found] = []
         self.standing = ""  # kind of the finding that holds now
         self.slow_since: datetime | None = None
         self.pace: Pace | None = None
-        self.until = 0.0
-        self.alarms_at = 0.0
-        self.told: dict[str, bool] = {}  # kinds of alarms that hold
+        self.until = 0.0  # so long the last judgement holds
+        self.asks_at = math.inf  # when alarms are looked for next: without news they are what they were
+        self.told: frozenset[str] = frozenset()  # kinds of alarms that hold
         self.ranks: list[Sample] = []
         self.loaded: list[Told] = []
         self.first_step: int | None = None
@@ -64,41 +66,70 @@ class Player:
             seen = math.ceil(event.read / LOOK_S) * LOOK_S
             if seen >= self.life.end:
                 break
-            self._judge_until(seen)
+            self._look_until(seen)
             self._take(event, seen)
-            if seen - self.alarms_at >= ALARMS_S:
-                self._alarms(seen)
-        self._judge_until(self.life.end)
+        self._look_until(self.life.end)
         self._end()
         return self.found
 
-    def _judge_until(self, moment: float) -> None:
-        """All judgements that are due before `moment`."""
-        while self.until < moment:
-            at = math.floor(self.until / LOOK_S) * LOOK_S + LOOK_S
+    def _look_until(self, moment: float) -> None:
+        """All looks that are due before `moment`; each judges first, and then looks for alarms."""
+        while self.until < moment or self.asks_at < moment:
+            at = min(_look_after(self.until), self.asks_at)
             if at >= moment:
                 return
-            self._judge(at)
+            if at > self.until:
+                self._judge_if_it_must_be(at)
+            if at == self.asks_at:
+                self._alarms(at)
+
+    def _judge_if_it_must_be(self, at: float) -> None:
+        """The reports since the last judgement allow no slowdown, and for a hang it may be too early yet."""
+        if self.pace is not None and not self.standing:
+            earliest = _seconds(earliest_hang(self.facts(at, brief=True), self.limits))
+            if at <= earliest:
+                self.until = earliest
+                return
+        self._judge(at)
 
     def _judge(self, at: float) -> None:
+        """As recovery/pipeline/judge.py does."""
         facts = self.facts(at)
-        kinds = [finding.kind for finding in detect(facts, self.limits)]
+        found = detect(facts, self.limits)
+        if _is_hang(found):
+            facts = replace(facts, **self._asked_when_overdue(facts, at))
+            found = detect(facts, self.limits)
+        if _is_hang(found) and (beside := self._beside(at)):
+            facts = replace(facts, stalled_with=beside)
+            found = detect(facts, self.limits)
+            self._alarms(at)  # people are told at once
+        kinds = [finding.kind for finding in found]
         for kind in kinds:
             if kind != self.standing:
                 self.found.append(Found(kind=kind.value, at=at))
                 self.slow_since = facts.now
         self.standing = kinds[0] if kinds else self._still(facts)
+        self.until, self.pace = self._holds(facts, kinds, at)
+
+    def _holds(self, facts: AttemptFacts, kinds: list[FindingKind], at: float) -> tuple[float, Pace | None]:
+        if kinds == [FindingKind.HANG]:
+            return math.inf, None  # silence only grows
         quiet = how_long(facts, self.limits, trains=True)
-        self.pace = quiet.pace if not kinds else None
-        self.until = (quiet.until - START).total_seconds() if not kinds else at + STANDING_S
+        if not self.standing or not facts.samples:
+            return _seconds(quiet.until), quiet.pace
+        last = facts.samples[-1]
+        pace = Pace(measure="any", rank=last.rank, step=last.step, at=last.at, below=ANY, slow=0, left=STANDING_REPORTS)
+        return min(_seconds(quiet.until), at + STANDING_S), pace
 
     def _alarms(self, at: float) -> None:
         """As recovery/pipeline/alarms.py looks for them."""
-        self.alarms_at = at
-        found = alarms(self.facts(at), self._around(at), ALARM_LIMITS)
-        kinds = {alarm.kind.value for alarm in found}
-        self.found += [Found(kind=kind, at=at) for kind in sorted(kinds) if not self.told.get(kind)]
-        self.told = dict.fromkeys(kinds, True)
+        self.asks_at = math.inf
+        facts = self.facts(at)
+        if (beside := self._beside(at)) and detect_hang(facts, self.limits) is not None:
+            facts = replace(facts, stalled_with=beside)
+        kinds = frozenset(alarm.kind.value for alarm in alarms(facts, self._around(at), ALARM_LIMITS))
+        self.found += [Found(kind=kind, at=at) for kind in sorted(kinds - self.told)]
+        self.told = kinds
 
     def _around(self, at: float) -> Surroundings:
         life = self.life
@@ -124,8 +155,9 @@ class Player:
         return FindingKind.SLOWDOWN if slow and not back else ""
 
     def _take(self, event: Event, seen: float) -> None:
-        signal = Signal(kind=event.kind, file="", line=0, offset=0, text="", rule="")
-        following = next_phase(self.phase, signal)
+        if self.asks_at == math.inf:
+            self.asks_at = math.ceil(seen / ALARMS_S) * ALARMS_S
+        following = next_phase(self.phase, SIGNALS[event.kind])
         if following is not self.phase:
             self.phase, self.phase_since = following, min(event.written, seen)
         if event.kind is SignalKind.PROGRESS:
@@ -134,15 +166,19 @@ class Player:
             self.reached = event.step
             source = Source.LOAD if event.kind is SignalKind.LOADED else Source.FRESH
             self.loaded, self.first_step = [Told(source=source, step=event.step)], None
-            self.until, self.pace = seen - LOOK_S, None
+            self._must_be_judged(seen)
+        elif self.standing == FindingKind.HANG:
+            self._must_be_judged(seen)
         else:
-            self._reset_until(seen)
+            earliest = earliest_hang(self.facts(seen, brief=True), self.limits)
+            self.until = min(self.until, _seconds(earliest))
 
     def _progress(self, event: Event, seen: float) -> None:
         sample = Sample(
             at=_at(min(event.written, seen)), step=event.step,
             loss=event.loss if event.loss is not None and math.isfinite(event.loss) else None,
             throughput=event.throughput, step_time_s=event.step_time, rank=event.rank,
+            tokens=event.tokens,
         )  # fmt: skip
         if event.step > self.reached:
             self._came_back(seen)
@@ -151,34 +187,43 @@ class Player:
                 self.standing = ""
         if self.first_step is None:
             self.first_step = event.step
-        if event.rank <= 0:
-            self.samples.append(sample)
         if event.rank >= 0:
             self.ranks.append(sample)
+        if event.rank > 0:
+            return
+        if self.samples and sample.step <= self.samples[-1].step:
+            insort(self.samples, sample, key=_by_step)
+        else:
+            self.samples.append(sample)
         self.pace = after(self.pace, [sample], self.limits) if self.pace is not None else None
         if self.pace is None:
-            self.until = seen - LOOK_S if self.standing == "" else min(self.until, seen + STANDING_S)
-        else:
-            self._reset_until(seen)
+            self._must_be_judged(seen)
+
+    def _must_be_judged(self, seen: float) -> None:
+        self.until, self.pace = seen - LOOK_S, None
 
     def _came_back(self, seen: float) -> None:
         if self.progress_at is not None:
             waited = seen - LOOK_S - self.progress_at
             self.longest_wait = remember_wait(self.longest_wait, waited, seen - self.progress_at)
 
-    def _reset_until(self, seen: float) -> None:
-        if self.standing == "" and self.pace is not None:
-            self.until = (earliest_hang(self.facts(seen, brief=True), self.limits) - START).total_seconds()
-
     def facts(self, at: float, *, brief: bool = False) -> AttemptFacts:
-        now = START + timedelta(seconds=at)
+        now = _at(at)
         return AttemptFacts(
             now=now, seen_at=now, state=JobState.RUNNING, started_at=START, phase=self.phase,
-            phase_since=START + timedelta(seconds=self.phase_since),
-            last_progress_at=None if self.progress_at is None else START + timedelta(seconds=self.progress_at),
+            phase_since=_at(self.phase_since),
+            last_progress_at=None if self.progress_at is None else _at(self.progress_at),
             last_step=self.reached if self.reached >= 0 else None, samples=() if brief else self._seen(),
-            longest_wait_s=self.longest_wait, stalled_with=self._beside(at),
+            longest_wait_s=self.longest_wait,
         )  # fmt: skip
+
+    def _asked_when_overdue(self, facts: AttemptFacts, at: float) -> dict[str, Any]:
+        """A checkpoint that is being written is looked at once a minute; one that is complete is none any more."""
+        written = next((done for begun, done in reversed(self.life.written) if begun <= at), -1.0)
+        return {
+            "longest_start_s": self.life.earlier_start if waits_for_a_start(facts) else 0.0,
+            "written_at": _at(math.floor(at / 60) * 60) if written > at else None,
+        }  # fmt: skip
 
     def _beside(self, at: float) -> int:
         truth = self.life.truth
@@ -193,11 +238,7 @@ class Player:
         life = self.life
         ended = START + timedelta(seconds=life.end)
         seen = ended + timedelta(seconds=LOOK_S)
-        signals = tuple(
-            Signal(kind=event.kind, file="", line=0, offset=0, text="", rule="")
-            for event in life.events[-1:]
-            if event.kind is SignalKind.FINISHED
-        )
+        signals = tuple(SIGNALS[event.kind] for event in life.events[-1:] if event.kind is SignalKind.FINISHED)
         facts = replace(
             self.facts(life.end + LOOK_S), state=life.state, ended_at=ended, seen_at=seen, exit_code=life.exit_code,
             step_exit_codes=life.step_exit_codes, signals=signals,
@@ -206,15 +247,48 @@ class Player:
             self.found.append(Found(kind=finding.kind.value, at=life.end + LOOK_S))
 
 
+def _is_hang(found: list[Finding]) -> bool:
+    return bool(found) and found[0].kind is FindingKind.HANG
+
+
 def _at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
+def _seconds(at: datetime) -> float:
+    return (at - START).total_seconds()
+
+
+def _look_after(moment: float) -> float:
+    """The first look after it."""
+    return math.inf if moment == math.inf else math.floor(moment / LOOK_S) * LOOK_S + LOOK_S
+
+
+def _by_step(sample: Sample) -> tuple[int, datetime]:
+    return sample.step, sample.at
+
+
+class EveryLook(Player):
+    """The plain way: judged at every look, alarms looked for every ten minutes, whatever was read. Slow."""
+
+    def _judge_if_it_must_be(self, at: float) -> None:
+        self._judge(at)
+        self.until, self.pace = at, None
+
+    def _alarms(self, at: float) -> None:
+        super()._alarms(at)
+        self.asks_at = at + ALARMS_S
+
+
 class HangsOnly(Player):
-    """Asks for hangs alone, and only when one could be due: many times as fast, for curves."""
+    """Asks for hangs alone: many times as fast, for curves."""
+
+    def _judge_if_it_must_be(self, at: float) -> None:
+        self._judge(at)
 
     def _judge(self, at: float) -> None:
         facts = self.facts(at)
+        facts = replace(facts, stalled_with=self._beside(at), **self._asked_when_overdue(facts, at))
         due = next_due(facts, self.limits)
         if detect_hang(facts, self.limits) is None:
             self.standing = ""
@@ -222,19 +296,16 @@ class HangsOnly(Player):
             return
         if not self.standing:
             self.found.append(Found(kind=FindingKind.HANG.value, at=at))
-        self.standing, self.until = FindingKind.HANG, at + STANDING_S
+        self.standing, self.until = FindingKind.HANG, math.inf
 
     def _progress(self, event: Event, seen: float) -> None:
         super()._progress(event, seen)
         self.until = seen + min(self.limits.hang_floor_s, self.limits.first_step_s)  # no limit is lower
 
-    def _reset_until(self, seen: float) -> None:
-        self.until = min(self.until, seen + self.limits.saving_s)
-
     def _alarms(self, at: float) -> None:
-        self.alarms_at = math.inf
+        self.asks_at = math.inf
 
 
-def play(life: Life, limits: Limits, *, hangs_only: bool = False) -> list[Found]:
+def play(life: Life, limits: Limits, how: type[Player] = Player) -> list[Found]:
     """What is found, in order."""
-    return (HangsOnly if hangs_only else Player)(life, limits).play()
+    return how(life, limits).play()

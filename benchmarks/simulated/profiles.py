@@ -55,6 +55,8 @@ class Profile:
     loss: bool
     fp16: bool  # a loss scale is being found: single steps are not numbers
     gpus: int
+    saves_seen: bool  # the files of a save are seen to change while it is written
+    counts_tokens: bool  # it prints how many it has trained on
     fault: str  # "" or a key of FAULTS
     fault_at: float  # seconds after the start of the job
     fault_size: float  # how slow, how long; by fault
@@ -94,6 +96,7 @@ def draw(random: Random) -> Profile:
         ranks=random.choice((4, 8)) if fault == "straggler" or random.random() < 0.03 else 1,
         loss=random.random() < 0.95, fp16=random.random() < 0.1, gpus=random.choice((8, 16, 64, 256, 1024)),
         fault=fault, fault_at=_fault_at(random, fault, long), fault_size=random.random(),
+        saves_seen=random.random() < 0.8, counts_tokens=random.random() < 0.4,
     )  # fmt: skip
 
 

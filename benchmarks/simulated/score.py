@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from benchmarks.simulated.bounds import at_most, share_at_least
 from benchmarks.simulated.life import Life, live
-from benchmarks.simulated.play import Found, play
+from benchmarks.simulated.play import Found, Player, play
 from benchmarks.simulated.profiles import DAY, draw
 from recovery.core.detectors import AlarmKind, Limits
 from recovery.core.types import FindingKind
 
-DEFAULTS = Limits(hang_floor_s=1200.0, first_step_s=3600.0, saving_s=900.0)  # those of recovery/settings.py
+DEFAULTS = Limits(hang_floor_s=1200.0, first_step_s=3600.0, saving_s=1800.0)  # those of recovery/settings.py
+CRASHES = ("crash", "hidden_crash", "cancelled")
 HANGS = ("hang", "hang_saving", "hang_first_step", "hang_evaluating", "hang_resumed")
 # What is right to find where this fault is; where there are two, either will do.
 WANTED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(HANGS, (FindingKind.HANG.value,)),
-    **dict.fromkeys(("crash", "hidden_crash", "cancelled"), (FindingKind.CRASH.value,)),
+    **dict.fromkeys(CRASHES, (FindingKind.CRASH.value,)),
     "slowdown": (FindingKind.SLOWDOWN.value,),
     "straggler": (AlarmKind.STRAGGLER.value, FindingKind.SLOWDOWN.value),
     **dict.fromkeys(("nan", "diverged", "loss_vanished"), (AlarmKind.NUMERICS.value,)),
@@ -48,7 +50,7 @@ class Tally:
     within: Counter[str] = field(default_factory=Counter)  # hangs found within three times what was due
     delays: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     false: Counter[str] = field(default_factory=Counter)  # by kind of finding
-    examples: list[str] = field(default_factory=list)
+    examples: list[str] = field(default_factory=list)  # false alarms by name, advice left out
 
     def add(self, number: int, life: Life, found: Sequence[Found], limits: Limits) -> None:
         truth = life.truth
@@ -65,6 +67,8 @@ class Tally:
                 told = True
             elif not (after and each.kind in ALSO.get(truth.fault, ())):
                 self.false[each.kind] += 1
+                if each.kind in ADVICE:
+                    continue
                 self.examples.append(f"job {number} ({truth.fault or 'healthy'}): {each.kind} at {each.at:.0f} s")
 
     def _hit(self, life: Life, each: Found, limits: Limits) -> None:
@@ -88,12 +92,12 @@ class Tally:
 
 def due_of(life: Life, limits: Limits) -> float:
     """When progress was due in this job by what is true of it: its own longest ordinary silence, and never sooner than
-    the site's floor; in a start or a named pause the site's limit for that."""
+    the site's floor; in a start or a named pause not sooner than the site's limit for that."""
     named = {
         "hang_first_step": limits.first_step_s, "hang_resumed": limits.first_step_s, "hang_saving": limits.saving_s,
-        "hang_evaluating": limits.saving_s * limits.evaluating,
+        "hang_evaluating": limits.saving_s,
     }  # fmt: skip
-    return named.get(life.truth.fault, max(life.truth.due_s, limits.hang_floor_s))
+    return max(life.truth.due_s, named.get(life.truth.fault, limits.hang_floor_s))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +106,7 @@ class Play:
 
     seed: int
     only: tuple[str, ...] = ()
-    hangs_only: bool = False
+    player: type[Player] = Player
 
 
 def simulate(how: Play, numbers: Iterable[int], every: Sequence[Limits] = (DEFAULTS,)) -> list[Tally]:
@@ -115,7 +119,7 @@ def simulate(how: Play, numbers: Iterable[int], every: Sequence[Limits] = (DEFAU
             continue
         life = live(profile, random)
         for tally, limits in zip(tallies, every, strict=True):
-            tally.add(number, life, play(life, limits, hangs_only=how.hangs_only), limits)
+            tally.add(number, life, play(life, limits, how.player), limits)
     return tallies
 
 
@@ -131,18 +135,24 @@ def fleet(how: Play, count: int, every: Sequence[Limits] = (DEFAULTS,), *, worke
 
 
 def figures(tally: Tally) -> dict[str, Any]:
-    """What `python -m benchmarks detection` prints."""
+    """What `python -m benchmarks detection` prints; `at_most` and `at_least` are bounds of 95 % (bounds.py)."""
     thousand = tally.days / 1000
     alarms = sum(count for kind, count in tally.false.items() if kind not in ADVICE)
-    hangs = sum(tally.faults[fault] for fault in HANGS)
+    hangs, crashes = (sum(tally.faults[fault] for fault in faults) for faults in (HANGS, CRASHES))
+    within, missed = sum(tally.within.values()), crashes - sum(tally.found[fault] for fault in CRASHES)
     return {
         "job_days": round(tally.days), "jobs": tally.jobs,
-        "missed_crashes": sum(tally.faults[f] - tally.found[f] for f in ("crash", "hidden_crash", "cancelled")),
-        "hangs": hangs,
-        "hangs_found_within_3_due": round(sum(tally.within.values()) / hangs, 4) if hangs else None,
+        "crashes": crashes, "missed_crashes": missed,
+        "missed_crashes_at_most": round(1 - share_at_least(crashes - missed, crashes), 4),
+        "hangs": hangs, "hangs_found": sum(tally.found[fault] for fault in HANGS),
+        "hangs_found_within_3_due": round(within / hangs, 4) if hangs else None,
+        "hangs_found_within_3_due_at_least": round(share_at_least(within, hangs), 4),
+        "false_alarms": alarms,
         "false_alarms_per_1000_job_days": round(alarms / thousand, 2),
+        "false_alarms_per_1000_job_days_at_most": round(at_most(alarms, thousand), 2),
         "false_advice_per_1000_job_days": round((sum(tally.false.values()) - alarms) / thousand, 2),
-        "false_by_kind": {kind: round(count / thousand, 2) for kind, count in sorted(tally.false.items())},
+        "false_by_kind": dict(sorted(tally.false.items())),
+        "false": tally.examples,
         "by_fault": {fault: _of_fault(tally, fault) for fault in sorted(tally.faults)},
     }  # fmt: skip
 

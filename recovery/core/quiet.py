@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from recovery.core.detectors.hang import next_due
+from recovery.core.detectors.hang import earliest_hang, next_due
 from recovery.core.detectors.limit_near import looks_from
 from recovery.core.detectors.limits import Limits
-from recovery.core.detectors.slowdown import NEARLY_ALL, costs_of
-from recovery.core.types import AttemptFacts, JobState, Phase, Sample
+from recovery.core.detectors.slowdown import NORMAL_SHARE, costs_of
+from recovery.core.types import AttemptFacts, JobState, Sample
 
 SAFETY = timedelta(minutes=10)  # whatever is known, a judgement of what stays the same is made anew this often
-NORMAL_SHARE = 0.25  # the quantile that detectors.slowdown calls normal
 ANY = 1e300  # a cost that no report reaches
 
 
@@ -95,29 +94,13 @@ def after_reports(facts: AttemptFacts, limits: Limits, until: datetime) -> datet
     return min(earliest_hang(facts, limits), until) if within else earliest_hang(facts, limits)
 
 
-def earliest_hang(facts: AttemptFacts, limits: Limits) -> datetime:
-    """Before this no silence is a hang, whatever the attempt's own intervals, so that no samples are needed.
-
-    The least limits that `detectors.hang.next_due` can give.
-    """
-    last = facts.last_progress_at
-    if facts.phase in (Phase.SAVING, Phase.EVALUATING, Phase.FINISHING):
-        times, least = (facts.phase_since, last), max(limits.saving_s, limits.hang_floor_s)
-    elif last is not None:
-        least = min(limits.hang_floor_s, limits.hang_ceiling_s)
-        times = (last, facts.phase_since if facts.phase is Phase.FIRST_STEP else None)
-    else:
-        times, least = (facts.phase_since, facts.started_at), limits.first_step_s
-    since = max((at for at in times if at is not None), default=facts.now)
-    return since + timedelta(seconds=least)
-
-
 def after(pace: Pace, samples: Sequence[Sample], limits: Limits) -> Pace | None:
     """What still holds when `samples` have come, oldest first; None where a full judgement is needed."""
-    reporting = [sample for sample in samples if sample.rank == pace.rank]
-    if any(sample.rank < pace.rank for sample in samples):
-        return None  # a lower rank reports from now on: detectors look at that one
-    for sample in reporting:
+    for sample in samples:
+        if sample.rank < pace.rank:
+            return None  # a lower rank reports from now on: detectors look at that one
+        if sample.rank > pace.rank:
+            continue
         if sample.step <= pace.step or pace.left < 1:
             return None
         cost = _cost(sample, pace)
@@ -126,7 +109,10 @@ def after(pace: Pace, samples: Sequence[Sample], limits: Limits) -> Pace | None:
         slow = pace.slow + 1 if cost >= pace.below else 0
         if slow >= limits.slow_samples:
             return None
-        pace = replace(pace, slow=slow, left=pace.left - 1, step=sample.step, at=sample.at)
+        pace = Pace(
+            measure=pace.measure, rank=pace.rank, step=sample.step, at=sample.at, below=pace.below, slow=slow,
+            left=pace.left - 1,
+        )  # fmt: skip
     return pace
 
 
@@ -134,8 +120,8 @@ def _pace(samples: tuple[Sample, ...], limits: Limits) -> Pace | None:
     """From all samples that a detector sees, of one rank and by step; None where there are none."""
     if not samples:
         return None
-    measure, newest = _measure(samples), samples[-1]
-    costs = costs_of(samples)[1][limits.slow_warmup :]
+    found, newest = costs_of(samples), samples[-1]
+    measure, costs = found.measure, found.costs[limits.slow_warmup :]
     least = limits.slow_warmup + limits.slow_baseline + limits.slow_samples
     pace = Pace(measure=measure, rank=newest.rank, step=newest.step, at=newest.at, below=ANY, slow=0, left=0)
     if len(samples) < least:  # no normal yet, by whatever measure
@@ -143,19 +129,11 @@ def _pace(samples: tuple[Sample, ...], limits: Limits) -> Pace | None:
     if len(costs) < limits.slow_baseline + limits.slow_samples:
         return pace
     place = int(NORMAL_SHARE * (len(costs) - 1))
-    left = place // 2
+    left = place - place // 4  # a few very quick ones among all must not make every report a slow one
     # One that leaves the window may join its neighbours' steps into a new interval: two places for a report then.
     below = sorted(costs)[place - left] * limits.slow_factor
     slow = next((n for n, cost in enumerate(reversed(costs)) if cost < below), len(costs))
     return replace(pace, below=below, slow=slow, left=left // 2 if measure == "reports" else left)
-
-
-def _measure(samples: Sequence[Sample]) -> str:
-    """What `paces_of` takes; another one can only win when reports begin to carry it."""
-    for measure in ("throughput", "step_time"):
-        if sum(_printed(sample, measure) is not None for sample in samples) > NEARLY_ALL * len(samples):
-            return measure
-    return "reports"
 
 
 def _printed(sample: Sample, measure: str) -> float | None:

@@ -62,11 +62,11 @@ def _advances(samples: Sequence[Sample]) -> Iterator[tuple[int, float]]:
     ranks = Counter([sample.rank for sample in samples])
     if not ranks:
         return
-    rank = ranks.most_common(1)[0][0]
+    if len(ranks) > 1:
+        rank = ranks.most_common(1)[0][0]
+        samples = [sample for sample in samples if sample.rank == rank]
     before: Sample | None = None
     for sample in samples:
-        if sample.rank != rank:
-            continue
         if before is not None and sample.step > before.step:
             yield sample.step - before.step, (sample.at - before.at).total_seconds()
         if before is None or sample.step != before.step:

@@ -262,6 +262,7 @@ class Sample:
     throughput: float | None = None  # in the trainer's own unit; only compared within one attempt
     step_time_s: float | None = None
     rank: int = -1  # -1: the trainer reports for all ranks together
+    tokens: float | None = None  # trained on since the run began, where the trainer counts them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -389,7 +390,10 @@ class AttemptFacts:
     saved_at: datetime | None = None  # when the run's newest checkpoint was complete; asked for near the time limit
     save_every_s: float | None = None  # between two checkpoints of the run
     longest_wait_s: float = 0.0  # the longest silence that the run came back from, fading (detectors/hang.py)
-    stalled_with: int = 0  # other running jobs that stopped within the same two minutes; asked for when it is overdue
+    # Asked for when a step is overdue:
+    longest_start_s: float = 0.0  # the longest of the run's earlier starts, to the first step
+    written_at: datetime | None = None  # when files of a checkpoint that is not complete yet were last seen to change
+    stalled_with: int = 0  # other running jobs that stopped within the same two minutes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -127,6 +127,7 @@ def _samples(signals: Sequence[Signal], clock: _Clock) -> Iterator[Sample]:
                 throughput=signal.throughput,
                 step_time_s=signal.step_time_s,
                 rank=-1 if signal.rank is None else signal.rank,
+                tokens=signal.tokens,
             )
 
 

@@ -140,9 +140,12 @@ def newest_samples(attempt: Attempt) -> tuple[Sample, ...]:
     seen = {(row.step, row.at) for row in newest}
     both = [row for row in first if (row.step, row.at) not in seen] + newest
     return tuple(
-        Sample(at=r.at, step=r.step, loss=r.loss, throughput=r.throughput, step_time_s=r.step_time_s, rank=r.rank)
+        Sample(
+            at=r.at, step=r.step, loss=r.loss, throughput=r.throughput, step_time_s=r.step_time_s, rank=r.rank,
+            tokens=r.tokens,
+        )
         for r in both
-    )
+    )  # fmt: skip
 
 
 def log_interval(attempt: Attempt) -> int | None:

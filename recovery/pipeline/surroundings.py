@@ -23,6 +23,7 @@ from recovery.core.types import (
     FindingKind,
     JobState,
     Outcome,
+    Phase,
     Role,
     Sample,
     SignalKind,
@@ -32,7 +33,7 @@ from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
 from recovery.pipeline.eligible import eligible_nodes
 from recovery.pipeline.facts import SAVES, newest_samples
-from recovery.pipeline.verify_facts import told_by
+from recovery.pipeline.verify_facts import earlier_starts, told_by
 
 ENDS = 4  # of a run's last attempts: enough for a loop, few enough for the database
 CAUSES = 20  # failure lines of an attempt among which its first cause is looked for
@@ -50,12 +51,13 @@ def surroundings(attempt: Attempt, facts: AttemptFacts, *, now: datetime) -> Sur
     fields: dict[str, Any] = {"ends": ends, "log_interval": stride, **_saves(run)}
     if facts.state is not JobState.RUNNING:
         return Surroundings(**fields)
-    ranks = tuple(_ranks(attempt))
+    ranks, is_slow = tuple(_ranks(attempt)), _is_slow(attempt)
     return Surroundings(
         **fields, gpus=attempt.gpus or attempt.job.gpus, saves_to=run.checkpoint_dir,
         expected_step=_expected_step(attempt), told=tuple(told_by(attempt)), ranks=ranks,
         is_verified=Incident.objects.filter(run=run, new_attempt=attempt).exists(),
-        node_of=_node_of(facts), slow_elsewhere=_slow_elsewhere(attempt, now=now) if ranks else (),
+        node_of=_node_of(facts), is_slow=is_slow,
+        slow_elsewhere=_slow_elsewhere(attempt, now=now) if ranks or is_slow else (),
     )  # fmt: skip
 
 
@@ -126,14 +128,30 @@ def _slow_elsewhere(attempt: Attempt, *, now: datetime) -> tuple[tuple[str, int]
     """Nodes of this attempt that other runs, which were slow lately, had too."""
     slow = Incident.objects.filter(kind=FindingKind.SLOWDOWN, detected_at__gte=now - LATELY)
     slow = slow.exclude(outcome=Outcome.FALSE_ALARM).exclude(run=attempt.job.run_id)
-    nodes = {f"case {pk}": frozenset(names) for pk, names in slow.values_list("pk", "attempt__nodes")[:200]}
+    nodes: dict[str, frozenset[str]] = {}
+    for run, names in slow.values_list("run", "attempt__nodes")[:200]:
+        nodes[str(run)] = nodes.get(str(run), frozenset()) | frozenset(names)
     straggling = Alarm.objects.filter(kind=AlarmKind.STRAGGLER, raised_at__gte=now - LATELY)
     for alarm in straggling.exclude(run=attempt.job.run_id)[:200]:
         named = {str(line.get("node", "")) for line in alarm.evidence} - {""}
-        nodes[f"alarm {alarm.pk}"] = frozenset(named)
+        nodes[str(alarm.run_id)] = nodes.get(str(alarm.run_id), frozenset()) | named
     own = frozenset(attempt.nodes)
-    shared = shared_nodes({"": own, **nodes}, frozenset())
+    shared = shared_nodes({"": own, **nodes}, _in_healthy_jobs(attempt) if nodes else frozenset())
     return tuple((node, count - 1) for node, count in shared.items() if node in own)
+
+
+def _in_healthy_jobs(attempt: Attempt) -> frozenset[str]:
+    """Nodes on which a job of another run trains now that was not found slow."""
+    slow = Incident.objects.filter(kind=FindingKind.SLOWDOWN).values("attempt")
+    rows = Attempt.objects.filter(state=JobState.RUNNING, closed_at=None, job__cluster=attempt.job.cluster_id)
+    rows = rows.filter(phase=Phase.TRAINING, blind_reason="").exclude(job__run=attempt.job.run_id)
+    healthy = rows.exclude(pk__in=slow).values_list("nodes", flat=True)[:2000]
+    return frozenset(node for nodes in healthy for node in nodes)
+
+
+def _is_slow(attempt: Attempt) -> bool:
+    found = Incident.objects.filter(attempt=attempt, kind=FindingKind.SLOWDOWN)
+    return found.exclude(outcome__in=(Outcome.FALSE_ALARM, Outcome.RECOVERED)).exists()
 
 
 def _waiting(attempt: Attempt, *, now: datetime) -> Waiting:
@@ -155,6 +173,25 @@ def _kept_off(attempt: Attempt) -> tuple[str, ...]:
     done = Action.objects.filter(incident__run=attempt.job.run_id, state=ActionState.CONVERGED)
     named = Counter(node for nodes in done.values_list("exclude_nodes", flat=True) for node in nodes)
     return tuple(sorted(excluded & named.keys()))
+
+
+def longest_start(attempt: Attempt) -> float:
+    """Seconds from start to first step, the most of the run's last attempts and of this one before its launcher
+    started anew; 0 where none is known."""
+    if attempt.started_at is None:
+        return 0.0
+    known = [start.to_first_step_s for start in earlier_starts(attempt)]
+    if attempt.first_step_at is not None:
+        known.append((attempt.first_step_at - attempt.started_at).total_seconds())
+    return max((seconds for seconds in known if seconds is not None), default=0.0)
+
+
+def last_written(attempt: Attempt) -> datetime | None:
+    """When files of a checkpoint of the run were last seen to change that is not complete and no other attempt's."""
+    unfinished = (CheckpointState.ANNOUNCED, CheckpointState.TORN)
+    rows = Checkpoint.objects.filter(run=attempt.job.run_id, state__in=unfinished)
+    rows = rows.filter(Q(attempt=None) | Q(attempt=attempt)).exclude(changed_at=None)
+    return rows.order_by("-changed_at").values_list("changed_at", flat=True).first()
 
 
 def stalled_with(attempt: Attempt, *, now: datetime) -> int:

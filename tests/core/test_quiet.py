@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from recovery.core.blindness import Sight, blindness, next_change
 from recovery.core.detectors import Limits, detect
-from recovery.core.quiet import Pace, after, earliest_hang, how_long
+from recovery.core.detectors.hang import earliest_hang
+from recovery.core.quiet import Pace, after, how_long
 from recovery.core.types import AttemptFacts, JobState, Phase, Sample
 
 START = datetime(2026, 1, 11, 9, 0, tzinfo=UTC)

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from recovery.core.types import FindingKind, JobState
-from recovery.models import Action, Alarm, Attempt, Event, Incident
+from recovery.core.types import FindingKind, JobState, Phase
+from recovery.models import Action, Alarm, Attempt, Cluster, Event, Incident, Run
 from recovery.pipeline.alarms import EVERY, alarms_are_due, look_for_alarms
 from recovery.pipeline.facts import attempt_facts
 from recovery.pipeline.judge import judge, site_digest
@@ -21,6 +21,7 @@ from tests.factories import (
     make_attempt,
     make_checkpoint,
     make_cluster,
+    make_incident,
     make_job,
     make_run,
     make_samples,
@@ -115,6 +116,27 @@ def test_alarms_are_looked_for_now_and_then_and_once_more_at_the_end() -> None:
     assert not alarms_are_due(ended, now=now)
 
 
+def on(cluster: Cluster, *nodes: str, slow: bool = True) -> Attempt:
+    """A job of its own run that trains on these nodes."""
+    attempt = make_attempt(job=make_job(run=make_run(cluster=cluster)), nodes=list(nodes))
+    if slow:
+        make_incident(run=attempt.job.run, attempt=attempt, kind=FindingKind.SLOWDOWN, detected_at=ago(600))
+    return attempt
+
+
+def test_the_node_that_slow_jobs_share_and_no_healthy_one_has_is_named() -> None:
+    cluster = make_cluster()
+    first = on(cluster, "gpu-01", "gpu-02", "gpu-03", "gpu-04")
+    for nodes in (("gpu-04", "gpu-05"), ("gpu-03", "gpu-04", "gpu-06")):
+        earlier = on(cluster, *nodes)
+        Attempt.objects.filter(pk=earlier.pk).update(state=JobState.COMPLETED, ended_at=ago(300), closed_at=ago(300))
+    on(cluster, "gpu-03", slow=False)
+    assert look(first) == ["straggler"]
+    assert "gpu-04 was among the nodes of 2 other slow jobs" in Alarm.objects.get().reason
+    alone = on(cluster, "gpu-07", "gpu-08")
+    assert look(alone) == []
+
+
 def silent(cluster_of: Attempt | None, since: float, longest: float = 60.0) -> Attempt:
     cluster = cluster_of.job.cluster if cluster_of else make_cluster()
     job = make_job(run=make_run(cluster=cluster), options={"run": "x"})
@@ -140,6 +162,44 @@ def test_jobs_that_fell_silent_together_are_no_hang_of_their_own_yet() -> None:
     found = judge(alone, None, site=site_digest(), now=now)
     assert found is not None
     assert found.kind == FindingKind.HANG
+
+
+def refreshed(attempt: Attempt, now: datetime) -> None:
+    """Slurm was asked just now."""
+    attempt.job.cluster.seen_at = now
+    attempt.job.cluster.save()
+
+
+def starting(run: Run) -> Attempt:
+    """No step came in the 5000 seconds since it started."""
+    return make_attempt(
+        job=make_job(run=run, options={"run": "x"}), started_at=ago(5000), phase=Phase.STARTING, phase_since=ago(5000),
+        first_step=None, last_step=None, last_progress_at=None,
+    )  # fmt: skip
+
+
+def test_a_start_may_take_as_long_as_the_runs_earlier_ones() -> None:
+    first = make_attempt(state=JobState.FAILED, started_at=ago(90_000), first_step_at=ago(87_000))
+    slow, now = starting(first.job.run), timezone.now()
+    assert judge(slow, None, site=site_digest(), now=now) is None
+    assert slow.quiet_until is not None
+    assert slow.quiet_until > now
+    alone = judge(starting(make_run()), None, site=site_digest(), now=now)
+    assert alone is not None
+    assert alone.kind == FindingKind.HANG
+    refreshed(slow, later := now + timedelta(seconds=2600))
+    hung = judge(slow, None, site=site_digest(), now=later)
+    assert hung is not None
+    assert hung.kind == FindingKind.HANG
+
+
+def test_a_silence_in_which_a_checkpoint_is_written_is_no_hang() -> None:
+    now = timezone.now()
+    attempt, other = silent(None, 1300), silent(None, 1300)
+    for each, changed in ((attempt, 40), (other, 1400)):
+        make_checkpoint(run=each.job.run, step=900, state="announced", completed_at=None, changed_at=ago(changed))
+    assert judge(attempt, None, site=site_digest(), now=now) is None
+    assert judge(other, None, site=site_digest(), now=now) is not None
 
 
 def test_a_silence_is_as_long_as_it_was_looked_at() -> None:

@@ -8,12 +8,13 @@ from xml.etree import ElementTree
 
 from benchmarks.simulated import curves, tails
 from benchmarks.simulated.life import live
-from benchmarks.simulated.play import play
+from benchmarks.simulated.play import EveryLook, HangsOnly, play
 from benchmarks.simulated.profiles import Profile, draw
 from benchmarks.simulated.score import DEFAULTS, Play, figures, simulate
 from recovery.core.types import Exclude, Restart
 
 SEED, JOBS = 1, 14
+MIXED = (67, 175, 226, 320, 356, 1004)  # short jobs: without a loss, slow, crashed, hung, slow, without saves
 
 
 def profile(number: int) -> Profile:
@@ -34,16 +35,25 @@ def test_in_a_slice_of_the_fleet_no_crash_is_missed_every_hang_is_found_in_time_
 def test_impatience_costs_false_alarms_and_patience_time() -> None:
     """The slice is hard enough to tell thresholds apart."""
     every = [DEFAULTS, replace(DEFAULTS, hang_floor_s=60, hang_longest=1.0)]
-    patient, hasty = simulate(Play(seed=SEED, hangs_only=True), range(30), every)
+    patient, hasty = simulate(Play(seed=SEED, player=HangsOnly), range(30), every)
     assert patient.false["hang"] == 0
     assert hasty.false["hang"] > 0
     assert min(hasty.delays["hang"]) < min(patient.delays["hang"])
 
 
+def test_looking_when_something_could_be_found_finds_what_looking_every_ten_seconds_does() -> None:
+    """The fleet is played by what recovery.core.quiet says of judgements; the plain way makes all of them."""
+    drawn = ((n, Random(f"{SEED}-{n}")) for n in MIXED)
+    lives = {n: live(draw(random), random) for n, random in drawn}
+    plain = {n: play(life, DEFAULTS, EveryLook) for n, life in lives.items()}
+    assert {n: play(life, DEFAULTS) for n, life in lives.items()} == plain
+    assert {found.kind for each in plain.values() for found in each} >= {"crash", "hang", "slowdown", "numerics"}
+
+
 def test_a_job_is_the_same_whenever_it_is_played() -> None:
     one, again = (live(profile(3), Random(7)) for _ in range(2))
     assert one == again
-    assert play(one, DEFAULTS, hangs_only=True) == play(again, DEFAULTS, hangs_only=True)
+    assert play(one, DEFAULTS, HangsOnly) == play(again, DEFAULTS, HangsOnly)
 
 
 def test_no_end_of_a_log_is_restarted_or_excluded_wrongly() -> None:

@@ -11,7 +11,7 @@ Never: for a blind attempt, in any state but RUNNING, on a picture taken before 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from recovery.core.detectors.gpu import idle_gpus
@@ -50,6 +50,8 @@ def detect_hang(facts: AttemptFacts, limits: Limits) -> Finding | None:
         return None
     if (facts.now - facts.seen_at).total_seconds() > limits.stale_after_s:
         return None
+    if facts.seen_at <= earliest_hang(facts, limits):
+        return None  # most looks end here: no limit is so low, whatever the intervals were
     due = next_due(facts, limits)
     if due is None:
         return None
@@ -71,6 +73,14 @@ def detect_hang(facts: AttemptFacts, limits: Limits) -> Finding | None:
 
 def next_due(facts: AttemptFacts, limits: Limits) -> Due | None:
     """What the attempt owes next; None where nothing is known that could be due."""
+    due = _due_by_phase(facts, limits)
+    if due is None or facts.written_at is None or facts.written_at <= due.since:
+        return due
+    # Of what is written no more counts than one save may take: what saves for ever and makes no step is no training.
+    return replace(due, since=min(facts.written_at, due.since + timedelta(seconds=limits.saving_s)))
+
+
+def _due_by_phase(facts: AttemptFacts, limits: Limits) -> Due | None:
     if facts.phase in (Phase.SAVING, Phase.EVALUATING, Phase.FINISHING):
         return _due_in_pause(facts, limits)
     if facts.last_progress_at is not None:
@@ -78,8 +88,35 @@ def next_due(facts: AttemptFacts, limits: Limits) -> Due | None:
     since = _latest(facts.phase_since, facts.started_at)
     if since is None or facts.phase is Phase.QUEUED:
         return None
-    sentence = f"the first step is due within {duration(limits.first_step_s)} of the start"
-    return Due(since=since, limit_s=limits.first_step_s, sentence=sentence)
+    limit = _first_step_limit(facts, limits)
+    return Due(since=since, limit_s=limit, sentence=f"the first step is due within {duration(limit)} of the start")
+
+
+def waits_for_a_start(facts: AttemptFacts) -> bool:
+    """Whether what is due is a first step, so that the run's earlier starts tell how long it may take."""
+    return facts.last_progress_at is None or facts.phase is Phase.FIRST_STEP
+
+
+def _first_step_limit(facts: AttemptFacts, limits: Limits) -> float:
+    """An earlier start of the run loaded, compiled and skipped as much: this one may take as long, and longer."""
+    return max(limits.first_step_s, min(limits.hang_longest * facts.longest_start_s, limits.hang_ceiling_s))
+
+
+def earliest_hang(facts: AttemptFacts, limits: Limits) -> datetime:
+    """Before this no silence is a hang, whatever the attempt's own intervals, so that no samples are needed.
+
+    The least limits that `next_due` can give.
+    """
+    last = facts.last_progress_at
+    if facts.phase in (Phase.SAVING, Phase.EVALUATING, Phase.FINISHING):
+        times, least = (facts.phase_since, last), max(limits.saving_s, limits.hang_floor_s)
+    elif last is not None:
+        least = min(limits.hang_floor_s, limits.hang_ceiling_s)
+        times = (last, facts.phase_since if facts.phase is Phase.FIRST_STEP else None)
+    else:
+        times, least = (facts.phase_since, facts.started_at), limits.first_step_s
+    since = max((at for at in times if at is not None), default=facts.now)
+    return since + timedelta(seconds=least)
 
 
 def _due_in_pause(facts: AttemptFacts, limits: Limits) -> Due | None:
@@ -88,8 +125,7 @@ def _due_in_pause(facts: AttemptFacts, limits: Limits) -> Due | None:
         return None
     what = {Phase.SAVING: "saving a checkpoint", Phase.EVALUATING: "an evaluation"}.get(facts.phase, "its end")
     longest = limits.hang_longest * max((*_own_intervals(facts, limits), facts.longest_wait_s))  # it may lie within
-    usual = limits.saving_s * (limits.evaluating if facts.phase is Phase.EVALUATING else 1.0)
-    limit = max(usual, limits.hang_floor_s, min(longest, limits.hang_ceiling_s))
+    limit = max(limits.saving_s, limits.hang_floor_s, min(longest, limits.hang_ceiling_s))
     return Due(since=since, limit_s=limit, sentence=f"{what} may take {duration(limit)}")
 
 
@@ -97,7 +133,7 @@ def _due_in_training(facts: AttemptFacts, limits: Limits, since: datetime) -> Du
     since = max(since, _pause_ended(facts, limits, since))
     own = _own_intervals(facts, limits)
     if len(own) < limits.hang_min_intervals or facts.phase is Phase.FIRST_STEP:
-        limit = max(limits.first_step_s, limits.hang_floor_s)
+        limit = max(_first_step_limit(facts, limits), limits.hang_floor_s)
         why = "after the load" if facts.phase is Phase.FIRST_STEP else f"while only {len(own)} intervals are known"
         return Due(since=since, limit_s=limit, sentence=f"the next step is due within {duration(limit)} {why}")
     usual = quantile(own, limits.hang_quantile)

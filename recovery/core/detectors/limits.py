@@ -23,7 +23,6 @@ class Limits:
     hang_factor: float = 3.0
     hang_longest: float = 2.5  # times the longest silence that it came back from: one like it may come again
     hang_shared: float = 2.5  # times as long where other jobs stand still since the same minute: storage comes back
-    evaluating: float = 2.0  # an evaluation may take so many times saving_s
     hang_min_intervals: int = 3  # with fewer, first_step_s holds: the first intervals are the odd ones
     hang_intervals: int = 100  # how many of the last ones are looked at
     # However long the intervals, silence beyond this is a hang, unless one interval alone took half of it.

@@ -30,8 +30,10 @@ def detect_numerics(facts: AttemptFacts, around: Surroundings, limits: AlarmLimi
 
 def _gone(samples: Sequence[Sample], facts: AttemptFacts, limits: AlarmLimits) -> Alarm | None:
     count = next((n for n, s in enumerate(reversed(samples)) if s.loss is not None), len(samples))
+    if count < limits.loss_gone:
+        return None
     before = samples[: len(samples) - count]
-    if count < limits.loss_gone or len(before) < limits.loss_known:
+    if len(before) < limits.loss_known:
         return None
     if sum(s.loss is not None for s in before) < MOSTLY * len(before):
         return None
@@ -58,22 +60,22 @@ def _said(samples: Sequence[Sample], facts: AttemptFacts, limits: AlarmLimits) -
 
 
 def _diverged(samples: Sequence[Sample], limits: AlarmLimits) -> Alarm | None:
-    told = [s for s in samples if s.loss is not None]
-    newest, before = told[-limits.loss_window :], told[: -limits.loss_window]
-    if len(before) < 2 * limits.loss_window:
-        return None
-    losses = [s.loss for s in before if s.loss is not None]
-    level = _level(losses, limits.loss_window)
-    spread = median(abs(loss - median(losses[-5 * limits.loss_window :])) for loss in losses[-5 * limits.loss_window :])
+    losses = [s.loss for s in samples if s.loss is not None]
+    newest, before = losses[-limits.loss_window :], losses[: -limits.loss_window]
+    if len(before) < 2 * limits.loss_window or min(newest) <= limits.loss_factor * min(before):
+        return None  # no level lies lower than the least loss
+    level, lately = _level(before, limits.loss_window), before[-5 * limits.loss_window :]
+    middle = median(lately)
+    spread = median(abs(loss - middle) for loss in lately)
     bound = max(level * limits.loss_factor, level + limits.loss_spread * spread)
-    if level <= 0 or not all(s.loss is not None and s.loss > bound for s in newest):
+    if level <= 0 or min(newest) <= bound:
         return None
-    middle = median(s.loss for s in newest if s.loss is not None)
+    first = [s for s in samples if s.loss is not None][-limits.loss_window]
     reason = (
-        f"The loss stands at {middle:.3g} since step {steps(newest[0].step)}, {middle / level:.1f} times the "
-        f"{level:.3g} that it had come down to: the training diverges."
+        f"The loss stands at {median(newest):.3g} since step {steps(first.step)}, {median(newest) / level:.1f} times "
+        f"the {level:.3g} that it had come down to: the training diverges."
     )
-    return _alarm(newest[0].at, reason)
+    return _alarm(first.at, reason)
 
 
 def _level(losses: Sequence[float], window: int) -> float:

@@ -1,7 +1,8 @@
 """Straggler: one rank takes longer for its own part of the step than all others, and they wait for it. Advice only.
 
 It can be told where each rank reports for itself. Whether the node was among the slow in other jobs is added where it
-is known: two jobs that are slow on one node accuse the node, not the program.
+is known: two jobs that are slow on one node accuse the node, not the program. Where no rank reports for itself that is
+all that can be told.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ REMEDY = "Compare the clocks, temperature and links of its GPU with the others; 
 
 
 def detect_straggler(facts: AttemptFacts, around: Surroundings, limits: AlarmLimits) -> Alarm | None:
-    """An alarm where a few ranks are slow in every one of their last reports; None where ranks don't report alone."""
+    """An alarm where a few ranks are slow in every one of their last reports, or, where ranks don't report alone, where
+    the whole is slow and a few of its nodes were in other slow jobs."""
+    if not around.ranks:
+        return _by_nodes(facts, around, limits)
     by_rank: dict[int, list[Sample]] = defaultdict(list)
     for sample in around.ranks:
         if sample.step_time_s is not None and sample.step_time_s > 0 and sample.rank >= 0:
@@ -50,6 +54,23 @@ def detect_straggler(facts: AttemptFacts, around: Surroundings, limits: AlarmLim
         for rank, rows in sorted(slow.items())[:4]
     )  # fmt: skip
     return Alarm(kind=AlarmKind.STRAGGLER, since=since, reason=reason, remedy=REMEDY, evidence=evidence)
+
+
+def _by_nodes(facts: AttemptFacts, around: Surroundings, limits: AlarmLimits) -> Alarm | None:
+    """Of many nodes in common (the same ones again, say) none can be told from the others."""
+    suspects = around.slow_elsewhere
+    if not around.is_slow or not suspects or len(suspects) > max(1, limits.rank_share * len(facts.nodes)):
+        return None
+    reason = f"It runs slow, and {listed(node for node, _ in suspects)} {'was' if len(suspects) == 1 else 'were'} "
+    reason += f"among the nodes of {counted(max(jobs for _, jobs in suspects), 'other slow job')} within a day."
+    evidence = tuple(
+        Evidence(
+            text=f"{node}: slow with {counted(jobs, 'other job')}.", source="node", role=Role.CONFIRMATION,
+            rule="straggler.node", node=node,
+        )
+        for node, jobs in suspects[:4]
+    )  # fmt: skip
+    return Alarm(kind=AlarmKind.STRAGGLER, since=facts.now, reason=reason, remedy=REMEDY, evidence=evidence)
 
 
 def _times(rows: list[Sample]) -> list[float]:

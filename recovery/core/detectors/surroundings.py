@@ -44,5 +44,6 @@ class Surroundings:
     ends: tuple[End, ...] = ()  # of the run, oldest first, this attempt's own included once it ended
     ranks: tuple[Sample, ...] = ()  # the newest reports of every rank that reports, oldest first
     node_of: tuple[tuple[int, str], ...] = ()  # rank and node, where a log told
+    is_slow: bool = False  # a slowdown of this attempt was found and has not passed
     slow_elsewhere: tuple[tuple[str, int], ...] = ()  # node, and in how many other jobs it was among the slow lately
     waiting: Waiting | None = None

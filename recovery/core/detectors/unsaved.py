@@ -6,15 +6,18 @@ A time limit that comes before the next checkpoint is limit_near.py's, room that
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import pairwise
 
 from recovery.core.detectors.alarm import Alarm, AlarmKind
 from recovery.core.detectors.alarm_limits import AlarmLimits
 from recovery.core.detectors.surroundings import Surroundings
 from recovery.core.diagnose.catalogue import RULES_BY_ID
+from recovery.core.series import typical_step_time
 from recovery.core.speech import duration, steps
 from recovery.core.types import AttemptFacts, Evidence, FailureClass, Role, SignalKind
 
 ABOUT_SAVES = (FailureClass.STORAGE_FULL, FailureClass.STORAGE_TRANSIENT, FailureClass.CHECKPOINT_INCOMPLETE)
+STILL = 3.0  # times as long as its steps usually take: beyond that it stood still
 REMEDY = "See why it does not save (room, quota, permissions, its settings) before something else stops it."
 
 
@@ -30,7 +33,7 @@ def detect_unsaved(facts: AttemptFacts, around: Surroundings, limits: AlarmLimit
     since = max(around.saved_at, trains_since)
     due = max(limits.save_late * around.save_every_s, around.save_every_s + limits.save_grace_s)
     waited = (facts.last_progress_at - since).total_seconds()
-    if waited <= due:
+    if waited <= due or (waited := waited - _standing_still(facts, since)) <= due:
         return None
     reason = (
         f"No checkpoint was complete for {duration(waited)} of training; they usually come every "
@@ -52,6 +55,19 @@ def _never(facts: AttemptFacts, around: Surroundings, limits: AlarmLimits, since
         f"{_lost(facts, around, waited)}"
     )
     return Alarm(kind=AlarmKind.UNSAVED, since=since, reason=reason, remedy=REMEDY, evidence=_said(facts, since))
+
+
+def _standing_still(facts: AttemptFacts, since: datetime) -> float:
+    """Seconds since then in which it made no step though it could have made several: no training, and no time to save.
+
+    By the steps that did come, as reports may be missing in the middle of a long attempt.
+    """
+    usual = typical_step_time(facts.samples)
+    if usual is None:
+        return 0.0
+    pairs = [(a, b) for a, b in pairwise(facts.samples) if a.at >= since and b.step > a.step]
+    spare = ((b.at - a.at).total_seconds() - STILL * usual * (b.step - a.step) for a, b in pairs)
+    return sum(seconds for seconds in spare if seconds > 0)
 
 
 def _lost(facts: AttemptFacts, around: Surroundings, waited: float) -> str:

@@ -121,6 +121,16 @@ def test_a_saves_rhythm_holds_from_when_it_trains() -> None:
     assert kinds(training(samples(100)), **old) == []
 
 
+def test_time_in_which_it_stood_still_is_no_training() -> None:
+    """A stall of the storage delays the next checkpoint by as much; so it is no sign that saves fail."""
+    rows = samples(100)
+    stalled = [*rows[:50], *(replace(row, at=row.at + timedelta(seconds=2400)) for row in rows[50:])]
+    late = {"saved_at": at(1800), "saved_step": 450, "save_every_s": 1500.0}
+    assert kinds(training(stalled), **late) == []  # 4600 s after it, 2280 of them in the stall
+    steady = samples(160)
+    assert kinds(training(steady), **late) == ["unsaved"]  # as long after it, without one
+
+
 def test_a_run_without_any_checkpoint_is_told_where_it_said_that_it_saves() -> None:
     facts = training(samples(600))
     assert kinds(facts, saves_to="/ckpt/run") == ["unsaved"]
@@ -229,6 +239,18 @@ def test_a_rank_that_is_slow_in_every_report_is_told_with_its_node() -> None:
 )
 def test_ranks_that_differ_a_little_or_for_a_moment_are_no_stragglers(ranks: tuple[Sample, ...]) -> None:
     assert kinds(training(samples(5)), ranks=ranks) == []
+
+
+def test_where_no_rank_reports_for_itself_a_node_of_several_slow_jobs_is_named() -> None:
+    facts = training(samples(5))  # on four nodes
+    (alarm,) = found(facts, is_slow=True, slow_elsewhere=(("gpu-04", 2),))
+    assert alarm.kind == "straggler"
+    assert alarm.reason == "It runs slow, and gpu-04 was among the nodes of 2 other slow jobs within a day."
+    assert [line.node for line in alarm.evidence] == ["gpu-04"]
+    assert kinds(facts, slow_elsewhere=(("gpu-04", 2),)) == []
+    assert kinds(facts, is_slow=True) == []
+    same_again = (("gpu-01", 1), ("gpu-02", 1), ("gpu-03", 1))
+    assert kinds(facts, is_slow=True, slow_elsewhere=same_again) == []
 
 
 def test_nodes_that_slow_jobs_share_and_healthy_ones_do_not_are_suspect() -> None:

@@ -157,7 +157,7 @@ def test_a_load_gives_the_first_step_its_time_again() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.SAVING, Phase.EVALUATING, Phase.FINISHING])
 def test_a_pause_with_a_name_has_its_own_limit(phase: Phase) -> None:
-    limit = LIMITS.saving_s * (LIMITS.evaluating if phase is Phase.EVALUATING else 1)
+    limit = LIMITS.saving_s
     facts = attempt(samples=STEADY, phase=phase, phase_since=at(810), now_s=800 + limit)
     assert not hangs(facts)
     assert hangs(replace(facts, now=at(820 + limit), seen_at=at(820 + limit)))
@@ -228,6 +228,31 @@ def test_what_stands_still_with_others_has_more_time_and_is_a_hang_in_the_end() 
     assert hangs(after_silence(310))
     assert not hangs(after_silence(310, stalled_with=3))
     assert hangs(after_silence(10 + 300 * LIMITS.hang_shared, stalled_with=3))
+
+
+def test_a_first_step_may_take_as_long_as_it_took_the_run_before() -> None:
+    """The data loader that skips on took 50 minutes last time: half an hour without a step is no hang."""
+    starting = attempt(now_s=2000)
+    assert hangs(starting)
+    assert not hangs(replace(starting, longest_start_s=3000))
+    assert hangs(replace(starting, longest_start_s=3000, now=at(7510), seen_at=at(7510)))
+    loaded = after_silence(2000, phase=Phase.FIRST_STEP, phase_since=at(800))
+    assert hangs(loaded)
+    assert not hangs(replace(loaded, longest_start_s=3000))
+    assert hangs(after_silence(310, longest_start_s=3000))  # in training it means nothing
+
+
+def test_while_the_files_of_a_checkpoint_change_it_is_no_hang() -> None:
+    """A save that no line announces, on a slow file system."""
+    assert hangs(after_silence(310))
+    assert not hangs(after_silence(310, written_at=at(1100)))
+    assert hangs(after_silence(610, written_at=at(1100)))
+    assert hangs(after_silence(310, written_at=at(790)))  # it went on after that one
+
+
+def test_what_is_written_for_ever_is_a_hang_in_the_end() -> None:
+    longest = LIMITS.saving_s + LIMITS.hang_floor_s
+    assert hangs(after_silence(longest + 10, written_at=at(800 + longest)))
 
 
 def test_a_silence_that_lies_back_counts_less_and_a_longer_one_replaces_it() -> None:

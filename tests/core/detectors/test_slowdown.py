@@ -55,6 +55,35 @@ def test_a_recovered_attempt_is_not_slow_any_more() -> None:
     assert detect(seen(paced([4.0] * 30 + [10.0] * 20 + [4.0])), LIMITS) == []
 
 
+def counted(step_times: list[float], tokens_each: list[int]) -> list[Sample]:
+    """The same, and the trainer counts its tokens."""
+    reports, tokens = [], 0
+    for report, each in zip(paced(step_times), tokens_each, strict=True):
+        tokens += 10 * each
+        reports.append(replace(report, tokens=float(tokens)))
+    return reports
+
+
+def test_longer_steps_that_train_on_more_are_no_slowdown() -> None:
+    """A curriculum: longer sequences from step 300 on. As slow by the token it is one."""
+    longer = counted([4.0] * 30 + [8.0] * 10, [1000] * 30 + [2000] * 10)
+    assert detect(seen(longer), LIMITS) == []
+    without = [replace(report, step_time_s=None) for report in longer]
+    assert detect(seen(without), LIMITS) == []
+    as_much = counted([4.0] * 30 + [8.0] * 10, [1000] * 40)
+    assert [finding.kind for finding in detect(seen(as_much), LIMITS)] == [FindingKind.SLOWDOWN]
+    slower_still = counted([4.0] * 30 + [16.0] * 10, [1000] * 30 + [2000] * 10)
+    assert [finding.kind for finding in detect(seen(slower_still), LIMITS)] == [FindingKind.SLOWDOWN]
+
+
+def test_tokens_that_are_seldom_counted_tell_nothing() -> None:
+    seldom = [
+        report if number % 3 else replace(report, tokens=None)
+        for number, report in enumerate(counted([4.0] * 30 + [8.0] * 10, [1000] * 30 + [2000] * 10))
+    ]
+    assert [finding.kind for finding in detect(seen(seldom), LIMITS)] == [FindingKind.SLOWDOWN]
+
+
 def test_slowness_from_the_beginning_has_no_normal_to_compare_with() -> None:
     assert detect(seen(paced([10.0] * 40)), LIMITS) == []
 
