@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from recovery.core.policy import problems, unreachable
-from recovery.core.policy.check import Place, Problem
+from recovery.core.policy.check import MOST_VALUES, Place, Problem
 
-LONGEST = 1_000_000  # characters; the largest policy (500 rules) has a tenth of that
+LONGEST = 200_000  # characters; 500 rules with ten fields each have less
 WIDTH = 110
 
 # As recovery/core/policy/document.py tells of them; PostgreSQL keeps the keys of an object by their length.
@@ -135,7 +135,13 @@ def _note_lines(node: yaml.Node, place: Place, lines: dict[Place, int]) -> None:
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}  # its own, not SafeLoader's
 
+    count = 0  # of nodes, which cost more than their characters
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self.count += 1
+        if self.count > MOST_VALUES:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise _refused(f"more than {MOST_VALUES} values; make it smaller", mark)
         if self.check_event(yaml.AliasEvent):
             raise _refused("an alias; write out what it stands for", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
         return super().compose_node(parent, index)

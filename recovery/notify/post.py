@@ -21,6 +21,12 @@ from recovery.notify.base import MOST_BYTES, SHOWN_CHARS, TIMEOUT_S, Address, No
 
 PORTS = {"http": 80, "https": 443}
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+IN_USE = ipaddress.IPv6Network("2000::/3")  # all that is given out of IPv6; beyond it lie older forms of one's own site
+# Where clouds tell machines their secrets beside the link-local addresses: Amazon, Google, Alibaba, Azure, Oracle.
+SECRETS = frozenset(
+    ipaddress.ip_address(text)
+    for text in ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")
+)
 GONE = 410  # the receiver's word that it never wants to hear of us again
 
 
@@ -99,16 +105,20 @@ def _judged(host: str, port: int, *, allow_private: bool) -> str:
             "meant to be.",
             for_good=True,
         )
-    if any(_real(each).is_link_local for each in inside):
-        raise NotSent(
-            f"{host} is at {inside[0]}: machines tell their own secrets there. Never posted to.", for_good=True
-        )
+    if secret := next((each for each in addresses if _tells_secrets(each)), None):
+        raise NotSent(f"{host} is at {secret}: machines tell their own secrets there. Never posted to.", for_good=True)
     return addresses[0]
 
 
 def _is_outside(text: str) -> bool:
     ip = _real(text)
-    return ip.is_global and not ip.is_multicast
+    used = isinstance(ip, ipaddress.IPv4Address) or ip in IN_USE
+    return used and ip.is_global and not ip.is_multicast
+
+
+def _tells_secrets(text: str) -> bool:
+    ip = _real(text)
+    return ip.is_link_local or ip in SECRETS
 
 
 def _real(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

@@ -19,6 +19,7 @@ from recovery.core.policy import (
     Traits,
     check_rules,
     deciding_rule,
+    reach,
     rule_on,
     unreachable,
 )
@@ -219,7 +220,10 @@ def test_a_rule_says_what_an_approval_takes_and_when_it_runs_out() -> None:
         ({"match": {"gpus": {"min": 9, "max": 8}}}, "rules[0].match.gpus: min is more than max"),
         ({"match": {"gpus": {}}}, "rules[0].match.gpus: must have min, max or both."),
         ({"match": {"gpus": 8}}, "rules[0].match.gpus: must be an object with min and max."),
-        ({"match": {"labels": {"team": 3}}}, "rules[0].match.labels.team: must be a text of 1 to 200 characters."),
+        (
+            {"match": {"labels": {"team": 3}}},
+            "rules[0].match.labels.team: must be a text of 1 to 200 printable signs.",
+        ),
         ({"match": {"hours": {"from": "8 pm"}}}, 'rules[0].match.hours.from: must be a time of day, like "08:30".'),
         ({"match": {"hours": {"timezone": "Mars/Base"}}}, "rules[0].match.hours.timezone: must be the name of a time"),
         ({"match": {"hours": {"days": []}}}, "rules[0].match.hours.days: must be a list of days"),
@@ -279,6 +283,52 @@ def test_several_rules_that_take_all_classes_together_are_named() -> None:
     ((index, why),) = unreachable(rules)
     assert index == 2
     assert "rule 1 and rule 0 decides" in why
+
+
+def test_looking_for_rules_that_are_never_reached_ends_soon_whatever_the_document_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = 0
+
+    def compare(name: str, pattern: str) -> bool:
+        nonlocal compared
+        compared += 1
+        assert compared <= reach.MOST_COMPARED
+        return False
+
+    monkeypatch.setattr(reach, "fnmatchcase", compare)
+    names = [[f"u{rule}-{each}" for each in range(200)] for rule in range(60)]
+    rules = document(*({"match": {"users": [*own, "x*", "y*", "z*"]}} for own in names[:30]),
+                     *({"match": {"users": own}} for own in names[30:]))  # fmt: skip
+    assert list(unreachable(rules)) == []
+    assert compared > reach.MOST_COMPARED / 2
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "a\nb", "\ud800", "\u202etsixe", "\u200b", "a\u2028b"])
+@pytest.mark.parametrize("field", ["name", "users", "label", "freeze", "log_pattern"])
+def test_what_can_not_be_shown_as_it_is_is_refused(field: str, text: str) -> None:
+    """A NUL, say, which one database keeps and the other refuses; or a sign that makes a name read as another."""
+    rule = {
+        "name": {"name": text},
+        "users": {"match": {"users": [text]}},
+        "label": {"match": {"labels": {"team": text}}},
+    }.get(field, {})
+    more: dict[str, Any] = {
+        "freeze": {"freezes": [{"name": text, "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}]},
+        "log_pattern": {"log_pattern": f"^step={text} (?P<step>\\d+)"},
+    }.get(field, {})
+    rules = [{"name": "rule 0", "classes": "*", "mode": "auto", **rule}]
+    assert any("printable" in error for error in check_rules({**DEFAULT_RULES, "rules": rules, **more}))
+
+
+def test_a_document_of_too_many_values_is_not_looked_through() -> None:
+    wide: Any = ["a"] * 40_000
+    deep: Any = {}
+    for _ in range(20_000):
+        deep = {"a": deep}
+    for value in (wide, deep):
+        (error,) = check_rules({**DEFAULT_RULES, "rules": value})
+        assert error == "The policy holds more than 30000 values; make it smaller."
 
 
 _NAMES = st.lists(st.sampled_from(["a", "ab", "a*", "*", "b?"]), min_size=0, max_size=2)

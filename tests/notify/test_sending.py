@@ -104,7 +104,8 @@ def test_a_secret_that_is_none_is_named_and_nothing_is_sent(receiver: Receiver) 
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.1.2.3", "0.0.0.0", "[::ffff:127.0.0.1]",  # noqa: S104
-     "[::ffff:10.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fe80::1]", "[fc00::1]", "224.0.0.1", "100.64.0.1"],
+     "[::ffff:10.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fe80::1]", "[fc00::1]", "224.0.0.1", "100.64.0.1",
+     "[::7f00:1]", "[fec0::1]", "[64:ff9b:1::7f00:1]", "[::ffff:0:7f00:1]"],
 )  # fmt: skip
 def test_addresses_within_the_site_are_refused_unless_allowed(host: str) -> None:
     with pytest.raises(NotSent, match="within the site") as caught:
@@ -135,7 +136,11 @@ def test_it_goes_to_the_address_that_was_judged_whatever_the_name_says_a_moment_
     assert receiver.got[0][1]["Host"] == f"hooks.example.org:{port}"
 
 
-@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "[fe80::1]"])
+@pytest.mark.parametrize(
+    "host",
+    ["169.254.169.254", "[::ffff:169.254.169.254]", "[fe80::1]", "[fd00:ec2::254]",
+     "100.100.100.200", "168.63.129.16", "[::ffff:168.63.129.16]", "192.0.0.192"],
+)  # fmt: skip
 def test_where_machines_tell_their_secrets_nothing_is_posted_though_private_ones_are_allowed(host: str) -> None:
     with pytest.raises(NotSent, match="Never posted to") as caught:
         post.post(Address(target=f"http://{host}/latest", allow_private=True), b"{}", headers={})

@@ -72,7 +72,11 @@ def test_fields_stand_in_the_order_in_which_they_are_told_of_however_a_database_
     ("old", "new", "error"),
     [
         ("mode: auto", "mode: yolo", "line 8: rules[0].mode: must be one of observe, approve, auto."),
-        ("train*]", "train*, 7]", "line 6: rules[0].match.partitions[1]: must be a text of 1 to 200 characters."),
+        (
+            "train*]",
+            "train*, 7]",
+            "line 6: rules[0].match.partitions[1]: must be a text of 1 to 200 printable signs.",
+        ),
         ("  fleet_failures: 3\n", "", "line 12: breaker.fleet_failures: is missing; add it."),
         ("to: 08:00", "until: 08:00", "line 7: rules[0].match.hours.until: no such field; remove it."),
         ("default:", "rules: []\ndefault:", "line 10, column 1: this can't be read: rules stands twice."),
@@ -98,7 +102,8 @@ def test_a_mistake_is_named_with_its_line(old: str, new: str, error: str) -> Non
         ("!!python/object/apply:os.system [ls]", "line 1, column 1: this can't be read: could not determine a con"),
         ("[" * 3000, "This can't be read: it is nested too deeply"),
         ("a: \x00", "This can't be read: unacceptable character"),
-        ("a" * 1_000_001, "The file has 1000001 characters"),
+        ("a" * 200_001, "The file has 200001 characters"),
+        ("rules: [" + "a," * 40_000 + "a]", "line 1, column 60003: this can't be read: more than 30000 values"),
         ("--- 1\n--- 2\n", "line 2, column 1: this can't be read: but found another document."),
     ],
 )

@@ -18,6 +18,7 @@ SEVERITIES = ("info", "warning", "decision", "urgent")  # recovery/core/notices.
 LONGEST_NAME = 100
 LONGEST_PATTERN = 200
 MOST_RULES = 500
+MOST_VALUES = 30_000  # in a document, keys included: whoever sends one, judging it must take seconds at most
 
 Place = tuple[str | int, ...]
 
@@ -50,7 +51,23 @@ def problems(rules: object) -> list[Problem]:
     """What is wrong, in the order of the document's fields; [] if it can be used."""
     if not isinstance(rules, dict):
         return [Problem(place=(), message=f"The policy must be a JSON object with the fields {_and(_NEEDED)}.")]
+    if _too_many(rules):
+        return [Problem(place=(), message=f"The policy holds more than {MOST_VALUES} values; make it smaller.")]
     return [*_fields(rules, (), _TOP, required=_NEEDED), *_twice(rules)]
+
+
+def _too_many(value: Any) -> bool:
+    """Whether a document holds more values than anybody needs; looked at until there are too many, not to its end."""
+    waiting, count = [value], 0
+    while waiting and count <= MOST_VALUES:
+        each = waiting.pop()
+        count += 1
+        if isinstance(each, dict):
+            count += len(each)
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+    return count > MOST_VALUES
 
 
 # --- checks of one value: each yields problems -----------------------------------------------------------------------
@@ -100,7 +117,8 @@ def _list_of(check: Check, what: str, *, least: int = 0, most: int = MOST_RULES)
 
 
 def _is_text(value: Any, longest: int) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and len(value) <= longest
+    """What can be shown in one line as it is, and stored by every database: no NUL, nothing that turns a line round."""
+    return isinstance(value, str) and bool(value.strip()) and len(value) <= longest and value.isprintable()
 
 
 def _number(*, least: float, most: float = 1e9, whole: bool = False, unit: str = "") -> Check:
@@ -186,6 +204,9 @@ def _pattern_of_logs(value: Any, place: Place) -> Iterator[Problem]:
     if not isinstance(value, str):
         yield Problem(place=place, message="must be a text; leave it out for none.")
         return
+    if value and not value.isprintable():
+        yield Problem(place=place, message="must be one line of printable signs.")
+        return
     try:
         log_pattern({LOG_PATTERN: value})
     except PatternError as error:
@@ -210,7 +231,7 @@ def _and(words: tuple[str, ...]) -> str:
 # --- the fields ------------------------------------------------------------------------------------------------------
 _SECONDS = " of seconds"
 _DAY_S = 86400
-_PATTERN = _must(lambda value: _is_text(value, LONGEST_PATTERN), f"a text of 1 to {LONGEST_PATTERN} characters")
+_PATTERN = _must(lambda value: _is_text(value, LONGEST_PATTERN), f"a text of 1 to {LONGEST_PATTERN} printable signs")
 _COUNT = _number(least=0, most=10_000, whole=True)
 _TRUE = _must(lambda value: isinstance(value, bool), "true or false")
 _MODE = _one_of(tuple(Mode))
@@ -218,9 +239,9 @@ _EXPIRES = _number(least=60, unit=_SECONDS)
 _WINDOW = _number(least=60, most=30 * _DAY_S, unit=_SECONDS)
 _RULE_NAME = _must(
     lambda value: _is_text(value, LONGEST_NAME) and value != DEFAULT,
-    f"a text of 1 to {LONGEST_NAME} characters other than default",
+    f"a text of 1 to {LONGEST_NAME} printable signs other than default",
 )
-_NAME = _must(lambda value: _is_text(value, LONGEST_NAME), f"a text of 1 to {LONGEST_NAME} characters")
+_NAME = _must(lambda value: _is_text(value, LONGEST_NAME), f"a text of 1 to {LONGEST_NAME} printable signs")
 _HOURS = _object({
     "days": _list_of(_one_of(DAYS), f"days: {', '.join(DAYS)}", least=1),
     "from": _clock, "to": _clock, "timezone": _timezone,
