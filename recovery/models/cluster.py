@@ -37,6 +37,9 @@ class Cluster(Leased):
     jobs_mark_of = models.CharField(max_length=64, blank=True)
     asked_accounting_at = models.DateTimeField(null=True, blank=True)  # for attempts whose state is unknown
     accounting_silent_at = models.DateTimeField(null=True, blank=True)  # when it was last asked and did not answer
+    # nobody looked between the two, and accounting has not said yet what ended unseen (recovery/pipeline/outage.py)
+    outage_from = models.DateTimeField(null=True, blank=True)
+    outage_until = models.DateTimeField(null=True, blank=True)
 
     # PartitionRecord and ReservationRecord of recovery/slurm/base.py as JSON; not known where partitions_at is None
     partitions = models.JSONField(default=list, blank=True)

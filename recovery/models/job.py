@@ -109,6 +109,11 @@ class Job(models.Model):
     def __str__(self) -> str:
         return f"{self.name or 'job'} ({self.job_id})"
 
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the controller no longer knows it: nothing can be done with it any more."""
+        return self.vanished_at is not None or not self.listed
+
 
 class Attempt(Leased):
     """One execution of a job. Everything that a detector remembers belongs to one attempt and dies with it."""

@@ -30,7 +30,7 @@ def facts_of_job(attempt: Attempt, facts: AttemptFacts, *, client: SlurmClient, 
     return JobFacts(
         job_id=job.job_id, requeueable=job.requeueable, node_count=job.node_count or len(attempt.nodes), gpus=job.gpus,
         eligible_nodes=places.nodes, eligible_reason=places.reason, required_nodes=tuple(job.required_nodes),
-        excluded_nodes=tuple(job.excluded_nodes), forgotten=job.vanished_at is not None,
+        excluded_nodes=tuple(job.excluded_nodes), forgotten=job.is_forgotten,
         held=(job.held and JobState(job.state) is JobState.PENDING) or job.state_reason in HELD_BY_PEOPLE,
         step_time_s=typical_step_time(facts.samples),
         user=job.user, requeue_delay_s=job.cluster.requeue_delay_s,

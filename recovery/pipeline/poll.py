@@ -3,7 +3,8 @@
 1. Read: health and partitions now and then, jobs and nodes each time (believe.py doubts what may be half an answer).
 2. Store, in one transaction, what differs (store_jobs.py, store_nodes.py); an older picture than the stored one is
    thrown away.
-3. Ask accounting about attempts whose state is unknown (repair.py).
+3. Ask accounting about attempts whose state is unknown (repair.py), and after a gap about jobs that nobody saw
+   (outage.py).
 
 An error, a partial answer, or an empty list where there were jobs is no observation: nothing changes but the
 cluster's own error, and the picture ages.
@@ -25,6 +26,7 @@ from recovery import audit
 from recovery.access import SYSTEM
 from recovery.models import Cluster
 from recovery.pipeline.believe import believe_jobs, believe_nodes
+from recovery.pipeline.outage import outage_fields, repair_outage
 from recovery.pipeline.repair import repair_unknown
 from recovery.pipeline.store_jobs import store_jobs
 from recovery.pipeline.store_nodes import Layout, forget_old_events, layout_fields, read_layout, store_nodes
@@ -71,6 +73,7 @@ def poll_cluster(cluster: Cluster, *, client: SlurmClient, now: datetime) -> Pol
     for name, value in fields.items():
         setattr(cluster, name, value)
     repair_unknown(cluster, client=client, now=now)
+    repair_outage(cluster, client=client, now=now)
     return PollOutcome(observed=True, jobs=None if reading.jobs is None else len(reading.jobs))
 
 
@@ -121,6 +124,7 @@ def _cluster_fields(cluster: Cluster, reading: _Reading, *, now: datetime) -> di
     fields: dict[str, object] = {
         "seen_at": now, "tried_at": now, "error": "", "jobs_mark": mark, "jobs_mark_of": way_of(cluster),
         **layout_fields(reading.layout, now=now),
+        **outage_fields(cluster, same=cluster.jobs_mark_of == way_of(cluster), health=reading.health, now=now),
     }  # fmt: skip
     if reading.health is not None:
         fields |= {

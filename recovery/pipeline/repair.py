@@ -31,7 +31,7 @@ REPAIRED = ("state", "started_at", "ended_at", "exit_code", "exit_signal", "step
 def repair_unknown(cluster: Cluster, *, client: SlurmClient, now: datetime) -> int:
     """Ask accounting, in one question, about the attempts whose state is unknown. Returns how many it told of."""
     asked = cluster.asked_accounting_at
-    if not cluster.accounting or _is_silent(cluster, now) or _is_within(asked, ASK_EVERY, now):
+    if not cluster.accounting or is_silent(cluster, now) or _is_within(asked, ASK_EVERY, now):
         return 0
     unknown = Attempt.objects.filter(job__cluster=cluster, state=JobState.UNKNOWN, seen_at__gt=now - ASK_FOR)
     rows = list(unknown.select_related("job").order_by("seen_at")[:MOST])
@@ -43,13 +43,13 @@ def repair_unknown(cluster: Cluster, *, client: SlurmClient, now: datetime) -> i
         found = client.attempts(sorted({row.job.job_id for row in rows}), since=since)
     except SlurmError as error:
         log.info("Accounting of %s does not answer: %s", cluster, error)
-        _note_silence(cluster, error, now=now)
+        note_silence(cluster, error, now=now)
         return 0
     with transaction.atomic():
         return _store(rows, found, now=now)
 
 
-def _is_silent(cluster: Cluster, now: datetime) -> bool:
+def is_silent(cluster: Cluster, now: datetime) -> bool:
     """Whether accounting gave no answer a moment ago. Each question to one that hangs costs a worker its time-out."""
     return _is_within(cluster.accounting_silent_at, ASK_EVERY + timedelta(seconds=settings.SLURM_TIMEOUT_S), now)
 
@@ -58,7 +58,7 @@ def _is_within(at: datetime | None, patience: timedelta, now: datetime) -> bool:
     return at is not None and timedelta(0) <= now - at < patience  # a time to come is of a clock that was put back
 
 
-def _note_silence(cluster: Cluster, error: SlurmError, *, now: datetime) -> None:
+def note_silence(cluster: Cluster, error: SlurmError, *, now: datetime) -> None:
     """`now` is when the question was asked: the time-out comes on top. A refusal is an answer, and costs no time."""
     if not error.permanent:
         Cluster.objects.filter(pk=cluster.pk).update(accounting_silent_at=now)
@@ -121,12 +121,12 @@ def _take(attempt: Attempt, record: AttemptRecord, *, now: datetime) -> None:
 def enrich_attempt(attempt: Attempt, *, client: SlurmClient, now: datetime) -> None:
     """Ask accounting how an ended attempt really ended."""
     job = attempt.job
-    if not job.cluster.accounting or _is_silent(job.cluster, now):
+    if not job.cluster.accounting or is_silent(job.cluster, now):
         return
     try:
         found = client.attempts([job.job_id], since=job.first_submitted_at - BEFORE)
     except SlurmError as error:
-        _note_silence(job.cluster, error, now=now)
+        note_silence(job.cluster, error, now=now)
         return  # asked again at a later look, as long as the attempt is open
     records = found.get(job.job_id, ())
     record = next((record for record in records if _is_of(record, attempt.submitted_at)), None)
