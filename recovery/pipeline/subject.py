@@ -13,7 +13,7 @@ from recovery.core.types import RESTARTS, ActionKind
 from recovery.models import Action, Attempt, Incident, Job, Recommendation
 
 ENDS_ATTEMPT = [kind.value for kind in ActionKind if kind.ends_attempt]
-RESTARTING = [kind.value for kind in RESTARTS]
+RESTARTING = [kind.value for kind in RESTARTS if kind.ends_attempt]
 MARK = "recovery-desk:"  # what our keys begin with, where they are left
 CALLS = 20  # so many of a run's newest actions are learned from
 
@@ -35,7 +35,10 @@ def newest_execution(incident: Incident) -> Attempt:
 
 
 def restarted_from(incident: Incident) -> Attempt:
-    """The execution after which the case waits for a new one: that of our last restart, else the one that failed."""
+    """The execution after which the case waits for a new one: that of our last restart, else the one that failed.
+
+    A release is none in this sense: what it lets go was put back before, and is the new one.
+    """
     done = incident.actions.filter(kind__in=RESTARTING, state=ActionState.CONVERGED).order_by("pk").last()
     return subject_of(incident, done.parameters) if done is not None else incident.attempt
 

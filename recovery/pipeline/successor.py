@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db.models import Q
 
 from recovery.core.lifecycle import ActionState
-from recovery.core.types import TERMINAL_STATES, FailureClass
+from recovery.core.types import RESTARTS, TERMINAL_STATES, ActionKind, FailureClass
 from recovery.models import Attempt, Incident, Job
 from recovery.pipeline.subject import restarted_from
 
@@ -56,11 +56,14 @@ def follows(attempt: Attempt, incident: Incident) -> bool:
 def is_ours(attempt: Attempt, incident: Incident) -> bool:
     """Whether a scheduler call of this case, rather than somebody else, started `attempt`.
 
-    What we put back into the queue comes back as the next attempt of that job; a resubmission tells the id of its job.
+    What we put back into the queue comes back as the next attempt of that job, and what we released starts itself; a
+    resubmission tells the id of its job.
     """
-    for action in incident.actions.filter(state__in=[ActionState.CALLED, ActionState.CONVERGED]):
+    ours = incident.actions.filter(kind__in=RESTARTS, state__in=[ActionState.CALLED, ActionState.CONVERGED])
+    for action in ours:
         subject = Attempt.objects.filter(pk=action.parameters.get("attempt", incident.attempt_id)).first()
-        if subject is not None and (attempt.job_id, attempt.number) == (subject.job_id, subject.number + 1):
+        put_back = action.kind != ActionKind.RELEASE
+        if subject is not None and (attempt.job_id, attempt.number) == (subject.job_id, subject.number + put_back):
             return True
         answers = {str(call.get("answer", "")) for call in action.calls}
         if attempt.job.job_id.partition("_")[0] in answers:

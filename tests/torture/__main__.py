@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="try every Nth point, and all around calls")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="try every Nth stage, and all around calls")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="so many at a time")
     parser.add_argument("--lab", type=Path, metavar="FOLDER", help="on the real Slurm of this lab, around calls only")
     parser.add_argument("--most", type=int, default=0, metavar="N", help="with --lab: only so many points of each")
@@ -35,7 +35,7 @@ def main() -> int:
 
 def _reports(options: argparse.Namespace, folder: Path) -> Iterator[Report]:
     """One after the other, each said as it comes."""
-    from tests.torture import crash, real, scenarios  # noqa: PLC0415 - the settings must be known first
+    from tests.torture import crash, desks, real, scenarios  # noqa: PLC0415 - the settings must be known first
 
     names, processes = options.scenario or list(scenarios.SCENARIOS), options.processes
     if options.lab:
@@ -44,6 +44,7 @@ def _reports(options: argparse.Namespace, folder: Path) -> Iterator[Report]:
             real.run([n for n in names if n != "nothing"], folder, lab, processes=processes, most=options.most)
         )
     else:
+        crash.make_templates(folder, desks.SIM_RHYTHM)
         found = (crash.run(name, folder / name, every=options.every, processes=processes) for name in names)
     for report in found:
         print(report.in_words(), file=sys.stderr, flush=True)

@@ -3,18 +3,21 @@
 One world is prepared up to the moment before. An undisturbed run names the points, and leaves a copy of the world as it
 was at the beginning of each look. A trial makes the world again what it was then, lets a process work on until it is
 killed at its point, lets a second process finish, and judges what both left behind.
+
+Of points between which nothing is committed and nobody is called, the last is tried: a kill at any of them leaves the
+same behind (test_points.py).
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,12 +43,13 @@ OUR_MARK = "set_admin_comment"  # our key on the job: begun once, and done witho
 class Report:
     scenario: str
     points: int = 0
+    stages: int = 0  # that differ in what a kill leaves behind
     tried: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     failed: dict[str, Any] = field(default_factory=dict)  # point → verdict
 
     def counts(self) -> dict[str, int]:
-        found = {"points": self.points, "tried": self.tried}
+        found = {"points": self.points, "stages": self.stages, "tried": self.tried}
         for wrong in ("doubles", "losses", "gaps"):
             found[wrong] = sum(bool(verdict[wrong]) for verdict in self.failed.values())
         return found
@@ -58,8 +62,27 @@ class Report:
         return {"scenario": self.scenario, **self.counts(), "kinds": kinds, "failed": self.failed}
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An undisturbed run: its points, the stage of each, and the first point of each of its looks."""
+
+    labels: Sequence[str]
+    stages: Sequence[int]
+    begins: Sequence[int]
+
+    def look_of(self, point: int) -> int:
+        return bisect_right(self.begins, point) - 1
+
+    def last_of_each_stage(self) -> list[int]:
+        """A new look is a new stage: it begins from a world that has moved on."""
+        return sorted({(self.look_of(n), stage): n for n, stage in enumerate(self.stages)}.values())
+
+
 def run(scenario: str, folder: Path, *, every: int, processes: int) -> Report:
-    """Try every `every`-th point, and each one around a call; shared between so many processes."""
+    """Try every `every`-th stage, and each one around a call; shared between so many processes.
+
+    The templates lie beside `folder`.
+    """
     slots = [folder / str(number) for number in range(processes)]
     side_by_side([
         partial(_share, scenario, slot, every=every, number=number, of=processes) for number, slot in enumerate(slots)
@@ -67,7 +90,7 @@ def run(scenario: str, folder: Path, *, every: int, processes: int) -> Report:
     report = Report(scenario=scenario)
     for slot in slots:
         part = json.loads((slot / "report.json").read_text(encoding="utf-8"))
-        report.points = part["points"]
+        report.points, report.stages = part["points"], part["stages"]
         report.tried += sum(part["kinds"].values())
         report.kinds.update(part["kinds"])
         report.failed |= part["failed"]
@@ -77,48 +100,58 @@ def run(scenario: str, folder: Path, *, every: int, processes: int) -> Report:
 
 def _share(scenario: str, folder: Path, *, every: int, number: int, of: int) -> None:
     """One process's share of the trials, in a world of its own."""
-    in_child(lambda: _prepare(folder / "trial", scenario))
-    labels, begins = _whole(scenario, folder)
-    wanted = [n for n, label in enumerate(labels) if n % every == 0 or " the " in label]
+    in_child(lambda: prepare(folder / "trial", scenario, templates=folder.parent.parent))
+    whole = _whole(scenario, folder)
+    stages = whole.last_of_each_stage()
+    wanted = [n for count, n in enumerate(stages) if count % every == 0 or " the " in whole.labels[n]]
     kinds: Counter[str] = Counter()
     failed: dict[str, Any] = {}
     for point in wanted[number::of]:
-        verdict = _trial(scenario, folder, begins, die_at=point)
-        kinds[labels[point]] += 1
+        verdict = _trial(scenario, folder, whole, die_at=point)
+        kinds[whole.labels[point]] += 1
         if verdict != Verdict():
-            failed[f"{point}: {labels[point]}"] = asdict(verdict)
-    report = {"points": len(labels), "kinds": kinds, "failed": failed}
+            failed[f"{point}: {whole.labels[point]}"] = asdict(verdict)
+    report = {"points": len(whole.labels), "stages": len(stages), "kinds": kinds, "failed": failed}
     (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
 
 
-def _whole(scenario: str, folder: Path) -> tuple[list[str], list[int]]:
-    """The points of one undisturbed run, whose outcome must be right too, and the first point of each of its looks."""
+def _whole(scenario: str, folder: Path) -> Whole:
+    """The points of one undisturbed run, whose outcome must be right too."""
     trial = folder / "trial"
-    in_child(lambda: _finish(trial, scenario, keep=folder / "looks"))
-    verdict = _stored_verdict(trial)
+    in_child(lambda: finish(trial, scenario, keep=folder / "looks"))
+    verdict = stored_verdict(trial)
     if verdict != Verdict():
         raise AssertionError(f"{scenario} is wrong without any kill: {verdict}")
-    labels, begins = json.loads((trial / "labels.json").read_text(encoding="utf-8"))
-    return labels, begins
+    return Whole(**json.loads((trial / "points.json").read_text(encoding="utf-8")))
 
 
-def _trial(scenario: str, folder: Path, begins: Sequence[int], *, die_at: int) -> Verdict:
-    look = len(list(takewhile(lambda first: first <= die_at, begins))) - 1
+def _trial(scenario: str, folder: Path, whole: Whole, *, die_at: int) -> Verdict:
+    look = whole.look_of(die_at)
     trial = folder / "trial"
     make_again(trial, folder / "looks" / str(look))
-    in_child(lambda: _work(trial, SCENARIOS[scenario], die_at=die_at - begins[look]), killed=True)
-    in_child(lambda: _finish(trial, scenario))
-    return _stored_verdict(trial)
+    in_child(lambda: _work(trial, SCENARIOS[scenario], die_at=die_at - whole.begins[look]), killed=True)
+    in_child(lambda: finish(trial, scenario))
+    return stored_verdict(trial)
 
 
-def _stored_verdict(folder: Path) -> Verdict:
+def stored_verdict(folder: Path) -> Verdict:
     return Verdict(**json.loads((folder / "verdict.json").read_text(encoding="utf-8")))
 
 
 # --- in a process of its own -----------------------------------------------------------------------------------------
 
 
-def set_up(folder: Path, *, automatic: bool, rhythm: dict[str, float]) -> None:
+def make_templates(folder: Path, rhythm: dict[str, float]) -> None:
+    """What every world begins with, made once for each kind of policy."""
+    for automatic in (True, False):
+        in_child(partial(_set_up, folder / f"empty-{automatic}", automatic=automatic, rhythm=rhythm))
+
+
+def template_of(scenario: str, folder: Path) -> Path:
+    return folder / f"empty-{scenario in BY_POLICY}"
+
+
+def _set_up(folder: Path, *, automatic: bool, rhythm: dict[str, float]) -> None:
     """An empty database in `folder`, two people, and a policy."""
     folder.mkdir(parents=True)
     use(folder, rhythm)
@@ -128,8 +161,9 @@ def set_up(folder: Path, *, automatic: bool, rhythm: dict[str, float]) -> None:
         make_user(role=role)
 
 
-def _prepare(folder: Path, scenario: str) -> None:
-    set_up(folder, automatic=scenario in BY_POLICY, rhythm=SIM_RHYTHM)
+def prepare(folder: Path, scenario: str, *, templates: Path) -> None:
+    shutil.copytree(template_of(scenario, templates), folder)
+    use(folder, SIM_RHYTHM)
     desk = VirtualDesk(folder / "world")
     SCENARIOS[scenario].prepare(desk)
     (folder / "began").write_text(desk.now.isoformat(), encoding="utf-8")
@@ -157,10 +191,11 @@ def _work(
     return desk, points, begins
 
 
-def _finish(folder: Path, scenario: str, *, keep: Path | None = None) -> None:
+def finish(folder: Path, scenario: str, *, keep: Path | None = None) -> None:
     desk, points, begins = _work(folder, SCENARIOS[scenario], keep=keep)
     desk.run(AFTERWARDS_S)
-    (folder / "labels.json").write_text(json.dumps([points.labels, begins]), encoding="utf-8")
+    whole = Whole(points.labels, points.stages, begins)
+    (folder / "points.json").write_text(json.dumps(asdict(whole)), encoding="utf-8")
     verdict = verdict_on(SCENARIOS[scenario], desk, accepted(folder / "journal"), since=START)
     (folder / "verdict.json").write_text(json.dumps(asdict(verdict)), encoding="utf-8")
 

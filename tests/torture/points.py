@@ -26,10 +26,15 @@ class Points:
 
     `die_at` is the number of a point, `die_on` its label. What the outside world accepted is noted in `journal`, which
     outlives the process.
+
+    `stages` tells of each point how often what outlives a kill has changed before it: by a commit, a statement outside
+    of a transaction, or a call. Killed at two points of one stage a process leaves the same behind.
     """
 
     def __init__(self, journal: Path, *, die_at: int | None = None, die_on: str = "") -> None:
         self.labels: list[str] = []
+        self.stages: list[int] = []
+        self._stage = 0
         self._journal = journal
         self._die_at = die_at
         self._die_on = die_on
@@ -39,6 +44,7 @@ class Points:
         if len(self.labels) == self._die_at or label == self._die_on:
             os.kill(os.getpid(), signal.SIGKILL)
         self.labels.append(label)
+        self.stages.append(self._stage)
 
     def around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """The same call, before and after which its process may die; accepted, it stands in the journal."""
@@ -49,6 +55,7 @@ class Points:
             with self._journal.open("a", encoding="utf-8") as journal:
                 journal.write(json.dumps([name, repr((args, options))]) + "\n")
             self._unrecorded = name
+            self._stage += 1
             self.here(f"after the call {name}")
             return answer
 
@@ -62,6 +69,7 @@ class Points:
         def after_commit() -> None:
             commit()
             name, self._unrecorded = self._unrecorded, ""
+            self._stage += 1
             self.here(f"after the commit of the call {name}" if name else "after a commit")
 
         with ExitStack() as stack:
@@ -78,6 +86,7 @@ class Points:
         what = f"{words[0]} {words[2] if words[0] != 'UPDATE' else words[1]}".replace('"', "")
         self.here(f"before {what}")
         result = execute(sql, params, many, context)
+        self._stage += not connection.in_atomic_block
         self.here(f"after {what}")
         return result
 

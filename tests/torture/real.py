@@ -18,12 +18,12 @@ from typing import Any
 from recovery.core.types import ActionKind
 from recovery.demo.lab import SlurmLab
 from recovery.demo.processes import wait_until
-from tests.torture.crash import Report, set_up, verdict_on
+from tests.torture.crash import Report, make_templates, template_of, verdict_on
 from tests.torture.desks import LAB_RHYTHM, LabDesk
 from tests.torture.judge import Verdict
 from tests.torture.points import MortalClient, Points, accepted
 from tests.torture.processes import in_child, side_by_side, use
-from tests.torture.scenarios import BY_POLICY, SCENARIOS
+from tests.torture.scenarios import SCENARIOS
 
 ENOUGH_S = 120.0
 AFTERWARDS_S = 4.0
@@ -36,7 +36,7 @@ def run(names: Sequence[str], folder: Path, lab: SlurmLab, *, processes: int, mo
     """Every point of these scenarios, or the first `most` of each."""
     trials = [(name, point) for name in names for point in points_of(name)[: most or None]]
     shared = [trial for trial in trials if SCENARIOS[trial[0]].kind not in ALONE]
-    _templates(folder)
+    make_templates(folder, LAB_RHYTHM)
     side_by_side([partial(_share, folder, lab, shared[number::processes]) for number in range(processes)])
     in_child(lambda: _share(folder, lab, [trial for trial in trials if trial not in shared]))
     return [_report(name, folder, points=len(points_of(name))) for name in names]
@@ -46,19 +46,13 @@ def points_of(name: str) -> list[str]:
     return [point.format(call) for call in SCENARIOS[name].calls for point in POINTS]
 
 
-def _templates(folder: Path) -> None:
-    """An empty database for each kind of policy, made once."""
-    for automatic in (True, False):
-        in_child(partial(set_up, folder / f"empty-{automatic}", automatic=automatic, rhythm=LAB_RHYTHM))
-
-
 def _share(folder: Path, lab: SlurmLab, trials: Sequence[tuple[str, str]]) -> None:
     for name, point in trials:
         _trial(folder / f"{name}-{point.replace(' ', '-')}", lab, name, point)
 
 
 def _trial(folder: Path, lab: SlurmLab, name: str, point: str) -> None:
-    shutil.copytree(folder.parent / f"empty-{name in BY_POLICY}", folder)
+    shutil.copytree(template_of(name, folder.parent), folder)
     folder.chmod(0o755)
     verdict: dict[str, Any]
     try:
@@ -108,7 +102,7 @@ def _tidy(lab: SlurmLab, job: str) -> None:
 
 
 def _report(name: str, folder: Path, *, points: int) -> Report:
-    report = Report(scenario=f"{name} on a real Slurm", points=points)
+    report = Report(scenario=f"{name} on a real Slurm", points=points, stages=points)
     for scenario, point, verdict in _judged(folder):
         if scenario == name:
             report.tried += 1

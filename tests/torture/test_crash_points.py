@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_django import DjangoDbBlocker
 
 from recovery.core.types import ActionKind
 from recovery.demo.lab import SlurmLab
+from tests.torture import crash
+from tests.torture.desks import SIM_RHYTHM
+from tests.torture.judge import Verdict
+from tests.torture.processes import in_child
 from tests.torture.real import points_of
 from tests.torture.scenarios import SCENARIOS
 
@@ -26,6 +32,25 @@ def tried(*arguments: str) -> dict[str, Any]:
 
 def test_every_action_has_its_scenario() -> None:
     assert {scenario.kind for scenario in SCENARIOS.values()} == set(ActionKind)
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker) -> Path:
+    folder = tmp_path_factory.mktemp("templates")
+    with django_db_blocker.unblock():
+        crash.make_templates(folder, SIM_RHYTHM)
+    return folder
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_left_alone_an_action_leads_where_it_should(
+    scenario: str, templates: Path, tmp_path: Path, django_db_blocker: DjangoDbBlocker
+) -> None:
+    trial = tmp_path / "trial"
+    with django_db_blocker.unblock():
+        in_child(lambda: crash.prepare(trial, scenario, templates=templates))
+        in_child(lambda: crash.finish(trial, scenario))
+    assert crash.stored_verdict(trial) == Verdict()
 
 
 @pytest.mark.timeout(600)  # a dozen trials, each two processes that work through a whole recovery
