@@ -41,6 +41,8 @@ CLOSING_RETRY_S = 0.5
 EXIT_S = 5.0  # how long the end of the program waits for the last rows
 _jitter = random.Random()  # noqa: S311 - of its own: drawing from the program's would change what a seeded training does
 FIRST_DELAY_S, LONGEST_DELAY_S, LONGEST_RETRY_AFTER_S = 1.0, 60.0, 600.0
+# Of torchrun and of mpirun: what those start inherits the batch script's SLURM_PROCID, which is 0 for all.
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 EXACT = 2**53  # whole numbers below it are exact as JSON's
 MOST_FAILURES, FAILURE_CHARS = 20, 8_000  # texts that are kept, and how much of each (its end)
 ANSWER_BYTES = 64 * 1024  # of an answer that are read
@@ -83,7 +85,7 @@ class RecoveryDesk:
         self._job = job or _job_of(env)
         self._restart = _whole(env.get("RECOVERY_DESK_RESTART") or env.get("SLURM_RESTART_COUNT") or 0)
         self._restart = self._restart if restart is None else restart
-        own = _whole(env.get("RANK") or env.get("SLURM_PROCID"))
+        own = next((found for found in map(_whole, map(env.get, RANKS)) if found is not None), None)
         self._rank = own if rank is None else rank
         self._every_rank = (ranks or env.get("RECOVERY_DESK_RANKS", "zero")) == "all"
         self._flush_s, self._timeout_s = flush_s, timeout_s

@@ -36,7 +36,7 @@ def desk() -> Iterator[Desk]:
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith(("RECOVERY_DESK_", "SLURM_")) or name == "RANK":
+        if name.startswith(("RECOVERY_DESK_", "SLURM_", "OMPI_", "PMI_")) or name == "RANK":
             monkeypatch.delenv(name)
     monkeypatch.setattr(module, "FIRST_DELAY_S", 0.02)
 
@@ -81,6 +81,15 @@ def test_only_rank_zero_sends_unless_all_are_asked(desk: Desk) -> None:
     assert not client_of(desk, rank=1).enabled
     assert client_of(desk, rank=0).enabled
     assert client_of(desk, rank=1, ranks="all").enabled
+
+
+@pytest.mark.parametrize("name", ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"])
+def test_what_a_launcher_says_of_the_rank_counts_before_the_batch_scripts(
+    name: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv(name, "3")
+    assert not client_of(desk).enabled
 
 
 def test_without_address_or_token_it_does_nothing() -> None:
