@@ -11,6 +11,7 @@ import pytest
 
 from recovery.core.checkpoints import CheckpointLook
 from recovery.core.types import CheckpointState
+from recovery.sources.checkpoints.ends import MOST_INDEX
 from tests.sources import trainer_folders as trainers
 from tests.sources.folders import look, scan
 from tests.sources.trainer_folders import SIZE, archive, archive64, dcp, put, tensors
@@ -206,6 +207,19 @@ def test_a_nemo_marker_is_no_checkpoint(run: Path) -> None:
     got = scan(run)
     assert got.looks == ()
     assert got.error
+
+
+def test_where_the_index_is_too_long_to_be_read_the_names_tell(run: Path) -> None:
+    """That of DeepSeek-V3 has 9 MB: 256 experts in each of its layers."""
+    folder = trainers.huggingface(run, 5)
+    index = folder / "model.safetensors.index.json"
+    told = json.loads(index.read_text())
+    told["weight_map"] |= {f"experts.{number}.weight": "model-00001-of-00003.safetensors" for number in range(30_000)}
+    index.write_text(json.dumps(told))
+    assert index.stat().st_size > MOST_INDEX
+    assert look(run, 5).state is COMPLETE
+    (folder / "model-00002-of-00003.safetensors").unlink()
+    assert (look(run, 5).state, look(run, 5).detail) == (TORN, "1 of 3 files of the model are missing.")
 
 
 def test_automodel_marks_what_it_is_writing(run: Path) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from recovery.sources.beneath import show
-from recovery.sources.checkpoints.ends import fields
+from recovery.sources.checkpoints.ends import MOST_INDEX, fields
 from recovery.sources.checkpoints.listing import Listing
 
 _NUMBERED = re.compile(
@@ -20,14 +20,14 @@ def flaw(listing: Listing) -> str:
     """What is missing of the weights, as a sentence, or ""."""
     numbered = {name: found for name in listing.files if (found := _NUMBERED.fullmatch(name))}
     index = next((name for name in sorted(listing.files) if _INDEX.fullmatch(name)), None)
-    if index is not None:
+    if index is not None and not (numbered and listing.files[index].size > MOST_INDEX):
         return _lost(listing, index)
-    if numbered:
+    if numbered:  # of a mixture of many experts the index is too long to be read: the names tell as much
         first = numbered[min(numbered)]
         total = int(first[2])
         if len(numbered) < total:
             return f"{total - len(numbered)} of {total} files of the model are missing."
-        return "The index of the model's files is missing."
+        return "" if index is not None else "The index of the model's files is missing."
     return "" if any(_ONE.fullmatch(name) for name in listing.files) else "There are no weights of a model in it."
 
 
