@@ -29,6 +29,7 @@ from recovery.api.tokens import Refused as BadToken
 from recovery.core.pushed import KINDS, PHASES
 from recovery.models import Cluster, Job, PushToken
 from recovery.pipeline import push
+from recovery.selectors.scope import visible_to
 
 LARGEST_BATCH = 1024 * 1024  # bytes; a thousand rows of progress have about 150 kB
 STATUS = {
@@ -293,10 +294,10 @@ class PushTokens(Rows[PushToken]):
         given = PushTokenInput(data=request.data)
         given.is_valid(raise_exception=True)
         wanted, now = given.validated_data, timezone.now()
-        cluster = Cluster.objects.filter(name=wanted["cluster"]).first()
+        cluster = visible_to(Cluster.objects.filter(name=wanted["cluster"]), self.actor).first()
         if cluster is None:
             raise ValidationError({"cluster": [f"There is no cluster {wanted['cluster'][:50]!r}."]})
-        job = Job.objects.filter(pk=wanted["job"]).first() if wanted.get("job") else None
+        job = visible_to(Job.objects.filter(pk=wanted.get("job") or 0), self.actor).first()
         if wanted.get("job") and job is None:
             raise ValidationError({"job": [f"There is no job {wanted['job']}."]})
         token, text = push_tokens.make(

@@ -25,7 +25,10 @@ from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
+from recovery.access import Actor
+from recovery.api.authentication import actor_of
 from recovery.models import Cluster
+from recovery.selectors.scope import visible_to
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView
@@ -131,21 +134,34 @@ class SomeOf(MultipleChoiceFilter):
         super().__init__(choices=choices, error_messages=_invalid_choice(choices), **options)
 
 
-def known_cluster(name: str) -> str:
-    """The name where a cluster has it. Raises Django's ValidationError with those that there are."""
-    if name and not Cluster.objects.filter(name=name).exists():
-        names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True)[:50]) or "none at all"
+def known_cluster(name: str, actor: Actor) -> str:
+    """The name where a cluster has it. Raises Django's ValidationError with those that the actor sees."""
+    seen = visible_to(Cluster.objects.order_by("name"), actor)
+    if name and not seen.filter(name=name).exists():
+        names = ", ".join(seen.values_list("name", flat=True)[:50]) or "none at all"
         raise forms.ValidationError(f"There is no such cluster; choose from: {names}.")
     return name
 
 
 class ClusterField(forms.CharField):
+    actor: Actor | None = None
+
     def clean(self, value: Any) -> str:
-        return known_cluster(super().clean(value))
+        name = str(super().clean(value))
+        return known_cluster(name, self.actor) if self.actor is not None else name
 
 
 class ClusterFilter(CharFilter):
     field_class = ClusterField
+
+    @property
+    def field(self) -> forms.Field:
+        """Of whoever asks: no clusters are told of but those that they see."""
+        found: forms.Field = super().field
+        request = getattr(getattr(self, "parent", None), "request", None)
+        if isinstance(found, ClusterField) and request is not None:
+            found.actor = actor_of(request)
+        return found
 
 
 class StableOrdering(OrderingFilter):

@@ -65,7 +65,7 @@ class ReportQuery(Shape):
     )
 
     def validate_cluster(self, name: str) -> str:
-        return known_cluster(name)
+        return known_cluster(name, self.context["actor"])
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         until = attrs.get("until") or timezone.now()
@@ -153,7 +153,7 @@ class RunLedgerShape(Shape):
 
 def ask(request: Request) -> tuple[Report, int]:
     """The report that the parameters ask for, and how many lines of it."""
-    query = ReportQuery(data=request.query_params)
+    query = ReportQuery(data=request.query_params, context={"actor": actor_of(request)})
     refuse_unknown(request.query_params.keys(), query.fields)
     query.is_valid(raise_exception=True)
     wanted: dict[str, Any] = query.validated_data

@@ -44,6 +44,7 @@ from recovery.selectors.base import NotFound
 M = TypeVar("M", bound=Model)
 NOTHING = Q(pk__in=())
 EVERYTHING = Q(pk__isnull=False)  # not Q(): that is no condition, and or-ed with another one it is left out
+NOWHERE = Place(0)  # where nobody has a role but for everything
 PRIVATE = ("account", "token", "push_token", "audit", "channel")  # subjects of events that are about people
 
 # how a row's job is reached from it
@@ -165,3 +166,5 @@ def reach(model: type[M], pk: int, actor: Actor, permission: Permission = Permis
         raise NotFound(f"There is no {model._meta.verbose_name} {pk}.")
     if isinstance(row, Subject) and permission is not Permission.VIEW:
         require(actor, permission, row)
+    elif not within(model._default_manager.filter(pk=pk), actor, permission).exists():
+        require(actor, permission, NOWHERE)

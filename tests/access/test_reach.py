@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,11 +13,12 @@ from django.test import Client
 
 from dashboard.live import Change, fetch_since, may_hear
 from dashboard.urls import urlpatterns as dashboard_urls
-from recovery.access import actor_for
+from recovery.access import Forbidden, Permission, actor_for
 from recovery.api.base import Row
 from recovery.api.urls import urlpatterns as api_urls
-from recovery.models import Cluster, Event, Membership, Outlook
+from recovery.models import Cluster, Event, Incident, Membership, Node, Outbreak, Outlook, PushToken, Suspect
 from recovery.models.access import Role, Scope
+from recovery.selectors.scope import reach
 from tests.access.people import Case, make_case, make_person
 from tests.api.conftest import Api, with_token
 from tests.api.test_who_may import ROUTES, view_of
@@ -29,6 +31,7 @@ from tests.factories import (
     make_event,
     make_node,
     make_outbreak,
+    make_suspect,
     make_token,
 )
 
@@ -158,6 +161,52 @@ def test_no_address_of_the_api_tells_of_something_foreign(foreign: Foreign, else
             assert answer.status == 200, route
             assert not [secret for secret in foreign.secrets if secret in str(answer.body)], route
     assert asked >= 15
+
+
+def test_no_refusal_tells_of_something_foreign(foreign: Foreign, elsewhere: User) -> None:
+    """Neither the names of clusters that are not seen, nor that there is one of a name that was guessed."""
+    api = with_token(make_token(user=elsewhere))
+    lists = [route for method, route, _ in ROUTES if method == "GET" and api.get(f"{route}?cluster=own").status == 200]
+    lists = [route for route in lists if api.get(f"{route}?cluster=nowhere").status == 400]  # others take no cluster
+    assert {"runs", "jobs", "incidents", "recommendations", "suspects", "reports", "reports.csv"} <= set(lists)
+    for route in lists:
+        nowhere, guessed = (api.get(f"{route}?cluster={name}") for name in ("nowhere", "verysecret"))
+        assert (nowhere.status, guessed.status) == (400, 400), route
+        assert nowhere.body == guessed.body, route
+        assert "choose from: own." in str(nowhere.body), route
+
+
+def test_no_push_token_is_made_for_something_foreign_nor_told_of_it(foreign: Foreign, elsewhere: User) -> None:
+    browser = Client()
+    browser.force_login(elsewhere)
+    asked: list[dict[str, Any]] = [{"cluster": "verysecret"}, {"cluster": "own", "job": foreign.case.job.pk}]
+    unknown: list[dict[str, Any]] = [{"cluster": "nowhere"}, {"cluster": "own", "job": 10**6}]
+    for there, missing in zip(asked, unknown, strict=True):
+        answers = [Api(browser).post("push-tokens", {"name": "x", **given}) for given in (there, missing)]
+        assert [answer.status for answer in answers] == [400, 400]
+        said = [re.sub(r"verysecret|nowhere|\d+", "N", str(answer.body)) for answer in answers]
+        assert said[0] == said[1]
+
+
+def test_a_row_that_is_seen_by_one_role_is_not_changed_by_another(foreign: Foreign, elsewhere: User) -> None:
+    """An operator of their own cluster, a viewer of this one."""
+    Membership.objects.create(user=elsewhere, role=Role.VIEWER, scope=Scope.CLUSTER, cluster=foreign.case.job.cluster)
+    actor = actor_for(elsewhere)
+    for model in (Outbreak, Node, Suspect, PushToken, Incident, Cluster):
+        row = next((row for row in foreign.rows.values() if isinstance(row, model)), None) or _more(model, foreign)
+        reach(model, row.pk, actor)
+        for permission in (Permission.OPERATE, Permission.DECIDE):
+            with pytest.raises(Forbidden, match="here: the role is"):
+                reach(model, row.pk, actor, permission)
+
+
+def _more(model: type[Model], foreign: Foreign) -> Model:
+    cluster = foreign.case.job.cluster
+    if model is Suspect:
+        return make_suspect(cluster=cluster)
+    return PushToken.objects.create(
+        cluster=cluster, name="x", prefix="x", digest="x", created_at=ago(1), expires_at=ago(-1)
+    )
 
 
 def _body(method: str) -> dict[str, str] | None:

@@ -308,7 +308,7 @@ def test_looking_for_rules_that_are_never_reached_ends_soon_whatever_the_documen
 @pytest.mark.parametrize("field", ["name", "users", "label", "freeze", "log_pattern"])
 def test_what_can_not_be_shown_as_it_is_is_refused(field: str, text: str) -> None:
     """A NUL, say, which one database keeps and the other refuses; or a sign that makes a name read as another."""
-    rule = {
+    rule: dict[str, Any] = {
         "name": {"name": text},
         "users": {"match": {"users": [text]}},
         "label": {"match": {"labels": {"team": text}}},
