@@ -8,11 +8,30 @@ import sys
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "recovery.settings")
     from django.core.management import execute_from_command_line
+    from django.db import DatabaseError, connection
 
     from recovery.origin import on_this_host, set_origin
 
     set_origin(on_this_host("manage.py"))
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except DatabaseError:
+        if _has_tables():
+            raise
+        sys.exit(
+            f"The database {connection.settings_dict['NAME']} has no tables of Recovery Desk. Name the right one with "
+            "DATABASE_URL or RECOVERY_DATA_DIR (a demo's: `. var/demo/environment`), or make them: "
+            "python manage.py migrate"
+        )
+
+
+def _has_tables() -> bool:
+    from django.db import DatabaseError, connection
+
+    try:
+        return "django_migrations" in connection.introspection.table_names()
+    except DatabaseError:
+        return True  # it can't be asked: what was raised says more
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from django_htmx.middleware import HtmxDetails
 from dashboard import confirm, errors
 from dashboard.reads.shell import SESSION_KEY
 from recovery import sessions
-from recovery.access import Actor, Forbidden, Permission, actor_for, require
+from recovery.access import EVERYTHING, Actor, Forbidden, Permission, actor_for, require
 from recovery.models import Cluster
 from recovery.selectors import NotFound
 from recovery.selectors.scope import reach, visible_to
@@ -39,7 +39,8 @@ View = Callable[..., HttpResponseBase]
 def page(permission: Permission = Permission.VIEW, *, of: type[Model] | None = None) -> Callable[[View], View]:
     """Log in first; then the permission, else the forbidden page with the sentence that says who can grant it.
 
-    `of` is what the address names by its key: to whom it is not visible there is no such page.
+    `of` is what the address names by its key: to whom it is not visible there is no such page. Without it, whatever is
+    more than to look is of the whole site.
     """
 
     def decorate(view: View) -> View:
@@ -73,7 +74,7 @@ def _answer(
     try:
         if of is not None and request.actor.can(Permission.VIEW):
             _reach(of, cast(int, kwargs["pk"]), request.actor, permission)
-        require(request.actor, permission)
+        require(request.actor, permission, EVERYTHING if of is None and permission is not Permission.VIEW else None)
         return confirm.ask(request, request.user, permission) or view(request, *args, **kwargs)
     except Forbidden as refusal:
         return errors.forbidden(request, refusal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ QUICK = {
     "RECOVERY_HANG_SAVING_S": "40",
 }
 POLL_INTERVAL_S = 2.0
+SHELL = "environment"  # a file of the demo's folder
 MARK = "RECOVERY_DEMO_FOLDER"  # set in the environment that this module made
 
 
@@ -30,6 +32,15 @@ def environment(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
             file.write(secrets.token_urlsafe(50))
     ours = {"RECOVERY_DATA_DIR": str(folder), "RECOVERY_SECRET_KEY_FILE": str(key), MARK: str(folder)}
     return kept | QUICK | ours
+
+
+def for_a_shell(folder: Path, *, broker_url: str) -> Path:
+    """Write the file that gives a shell the settings of this process, for the commands of docs/ beside a demo."""
+    ours = {name: value for name, value in sorted(os.environ.items()) if is_ours(name) and name != MARK}
+    ours |= {"REDIS_URL": broker_url} if broker_url else {}
+    path = folder / SHELL
+    path.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in ours.items()), encoding="utf-8")
+    return path
 
 
 def is_ours(name: str) -> bool:

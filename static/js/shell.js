@@ -37,11 +37,13 @@
     }
   });
 
-  // One of approve and reject at a time: opening one closes the other.
+  // One form of a case at a time: opening one closes the others.
   document.addEventListener("toggle", (event) => {
     const panel = event.target;
     if (!panel.matches || !panel.matches("details.action[open]")) return;
-    for (const other of panel.parentElement.querySelectorAll(":scope > details.action[open]")) {
+    const row = panel.closest(".queue > li");
+    const others = row ? row.querySelectorAll("details.action[open]") : panel.parentElement.querySelectorAll(":scope > details.action[open]");
+    for (const other of others) {
       if (other !== panel) other.open = false;
     }
   }, true);
@@ -50,7 +52,8 @@
     if (event.key !== "Escape") return;
     // In a box it only leaves the box (keys.js): what was typed there is not put out of sight by one key.
     if (event.target.matches("input, textarea, select")) return;
-    const panel = document.querySelector("details.menu[open], details.action[open]");
+    const open = "details.menu[open], details.action[open]";
+    const panel = event.target.closest(open) || document.querySelector(open);
     if (panel) { panel.open = false; panel.querySelector("summary").focus(); }
   });
 

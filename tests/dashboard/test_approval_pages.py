@@ -245,6 +245,13 @@ def test_a_trip_of_the_breaker_stands_on_every_page_for_an_hour(as_viewer: Clien
     assert "The breaker holds" not in text_of(as_viewer.get("/nodes/"))
 
 
+def test_the_queue_says_who_has_no_say_in_it(clients: dict[str, Client], question: Question) -> None:
+    assert "You may look, not decide." in text_of(clients["viewer"].get("/approvals/"))
+    assert "You may look" not in text_of(clients["approver"].get("/approvals/"))
+    asks(question, role="admin")
+    assert "You may reject, not approve." in text_of(clients["approver"].get("/approvals/"))
+
+
 # --- what somebody typed ----------------------------------------------------------------------------------------------
 TYPED = "typed with care & <patience>"
 KEPT = "typed with care &amp; &lt;patience&gt;</textarea>"

@@ -65,6 +65,22 @@ def test_the_queue_is_decided_with_the_keyboard_alone(visit: Visitor, approver: 
     assert Decision.objects.get(recommendation=cheap.recommendation).rejection == "user_is_on_it"
 
 
+def test_one_form_is_open_at_a_time_and_escape_closes_the_one_in_which_the_reader_is(
+    visit: Visitor, approver: User, question: Question
+) -> None:
+    page = visit(approver)
+    page.goto("/approvals/")
+    page.keyboard.press("j")
+    forms = page.locator("details.action[open]")
+    for key, name in (("a", "approve"), ("Escape", "approve"), ("x", "reject"), ("Escape", "reject"), ("s", "snooze")):
+        page.keyboard.press(key)  # the first Escape only leaves the box
+        expect(forms).to_have_count(1)
+        expect(forms).to_have_attribute("data-key-name", name)
+    page.keyboard.press("Escape")
+    expect(forms).to_have_count(0)
+    expect(page.get_by_text("Snooze…")).to_be_focused()
+
+
 def test_what_happens_meanwhile_leaves_the_chosen_row_chosen(visit: Visitor, approver: User) -> None:
     chosen = make_question()
     page = visit(approver)

@@ -6,6 +6,8 @@ from django.urls import URLPattern
 
 from dashboard.urls import urlpatterns
 from recovery.models import Cluster, Examination, Incident, PolicyVersion, PushToken, Recommendation
+from recovery.models.access import Role, Scope
+from tests.access.people import make_person
 from tests.dashboard.conftest import HTMX, Question, text_of
 from tests.factories import make_node, make_outbreak, make_policy
 
@@ -168,6 +170,16 @@ def test_an_account_without_a_role_sees_nothing_and_learns_who_can_change_that(
 @pytest.mark.parametrize("role", ROLES)
 def test_only_administrators_open_the_policy_forms(path: str, role: str, clients: dict[str, Client]) -> None:
     assert clients[role].get(path).status_code == (200 if role == "admin" else 403)
+
+
+@pytest.mark.parametrize("path", [*POLICY_FORMS, "/notifications/"])
+def test_what_is_of_the_whole_site_is_not_begun_with_a_role_for_a_part(path: str, question: Question) -> None:
+    person = make_person(Role.ADMIN, Scope.CLUSTER, cluster=question.incident.run.cluster)
+    client = Client()
+    client.force_login(person)
+    assert client.get(path).status_code == 403
+    page = text_of(client.get("/policies/"))
+    assert not [form for form in POLICY_FORMS if f'href="{form}"' in page]
 
 
 TOO_LITTLE = [

@@ -33,7 +33,7 @@ def run(*arguments: str) -> str:
 
 def test_a_reviewed_file_is_compared_applied_and_shown_again(good: str) -> None:
     make_policy(rules=DEFAULT_RULES)
-    assert run("check", good) == "1 rules, nothing wrong.\n"
+    assert run("check", good) == "1 rule, nothing wrong.\n"
     assert "+- name: 'on'" in run("diff", good)
     assert run("apply", good, "--reason", "winter", "--base", "1") == "Version 2 holds from now on.\n"
     version = PolicyVersion.objects.get(number=2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -11,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.management import call_command, get_commands, load_command_class
 from django.core.management.base import CommandError
 
 from recovery.access import Permission, actor_for
+from recovery.demo.environment import is_ours
 from recovery.doctor import stored
 from recovery.doctor.results import State
 from recovery.models import Attempt, Cluster, Event, Examination, Sample
@@ -45,6 +49,19 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 def make_cluster(**fields: Any) -> Cluster:
     return Cluster.objects.create(name="gpu", backend="cli", next_look_at=datetime.now(UTC), **fields)
+
+
+# --- the right database ----------------------------------------------------------------------------------------------
+def test_a_database_without_tables_is_told_in_one_sentence_with_the_remedy(tmp_path: Path) -> None:
+    outside = {name: value for name, value in os.environ.items() if not is_ours(name)}
+    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "policy", "show"]
+    found = subprocess.run(
+        command, env={**outside, "RECOVERY_DATA_DIR": str(tmp_path)}, capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 1
+    assert found.stderr.splitlines()[-1].startswith(f"The database {tmp_path}/recovery.sqlite3 has no tables of")
+    assert "python manage.py migrate" in found.stderr
+    assert "Traceback" not in found.stderr
 
 
 # --- accounts --------------------------------------------------------------------------------------------------------

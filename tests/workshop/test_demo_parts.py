@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -21,6 +22,18 @@ from recovery.demo.scenes import Stage
 from recovery.models import Cluster, PolicyVersion
 
 NOW = datetime(2026, 1, 11, 9, 20, tzinfo=UTC)
+
+
+def test_a_shell_gets_the_settings_of_the_demo_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOVERY_DATA_DIR", "/a folder/it's")
+    monkeypatch.setenv(environment.MARK, "/a folder")
+    monkeypatch.setenv("OTHER", "x")
+    path = environment.for_a_shell(tmp_path, broker_url="redis+socket://x")
+    script = f". {path}; echo $RECOVERY_DATA_DIR; echo $REDIS_URL; echo none $OTHER${environment.MARK}"
+    told = subprocess.run(["/bin/sh", "-c", script], env={}, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == ["/a folder/it's", "redis+socket://x", "none"]
 
 
 @pytest.mark.django_db

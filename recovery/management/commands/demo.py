@@ -73,6 +73,7 @@ class Demo:
             passwords, stage = self._set_up()
             self._start(port=port, cluster=stage.name)
             self._console.box(invitation(f"http://{HOST}:{port}/", passwords))
+            self._console.say(f"For manage.py, in another shell: . {settings.DATA_DIR / environment.SHELL}")
             if stage.hint:
                 self._console.say(stage.hint)
             self._supervisor.run(between=self._scene.go_on)
@@ -107,6 +108,7 @@ class Demo:
             url = f"http://{HOST}:{port}/"
             programs = {"web": desk.web(host=HOST, port=port), "worker": desk.worker(log_level="WARNING")}
             desk.start(self._supervisor, broker=broker, **programs)
+            environment.for_a_shell(settings.DATA_DIR, broker_url=broker.url)
             self._supervisor.wait_for(lambda: desk.answers(url), timeout_s=READY_S, what="the web server")
         with self._console.step("first look at the cluster"):
             self._supervisor.wait_for(was_seen, timeout_s=READY_S, what="the worker's first look at the cluster")

@@ -52,7 +52,8 @@ class Command(BaseCommand):
         found = read_policy(options["file"])
         for warning in found.warnings:
             self.stderr.write(warning)
-        self.stdout.write(f"{len(found.rules['rules'])} rules, nothing wrong.")
+        count = len(found.rules["rules"])
+        self.stdout.write(f"{count} {'rule' if count == 1 else 'rules'}, nothing wrong.")
 
     def _diff(self, options: dict[str, Any]) -> None:
         holds = selectors.current_policy()
