@@ -19,6 +19,7 @@ from recovery.core.policy import (
     Traits,
     check_rules,
     deciding_rule,
+    frozen_by,
     reach,
     rule_on,
     unreachable,
@@ -188,6 +189,23 @@ def test_in_a_freeze_nothing_goes_by_itself() -> None:
     assert "year's end is a freeze until" in got.reason
     assert ruling(rules, now=end).mode is Mode.AUTO
     assert ruling(rules, traits=replace(JOB, cluster="beta")).mode is Mode.AUTO
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_several_freezes_the_one_that_takes_the_most_to_override_holds(order: int) -> None:
+    """Whoever may override a lesser one does not override the other with it."""
+    span = {"from": "2020-01-01T00:00:00Z", "to": "2100-01-01T00:00:00Z"}
+    freezes = [
+        {"name": "quiet weeks", "override": "approver", **span},
+        {"name": "launch", "override": "admin", "from": span["from"], "to": "2099-01-01T00:00:00Z"},
+        {"name": "elsewhere", "override": "admin", "clusters": ["beta"], **span},
+        {"name": "long launch", "override": "admin", **span},
+    ][::order]
+    assert check_rules({**DEFAULT_RULES, "freezes": freezes}) == []
+    held = frozen_by({**DEFAULT_RULES, "freezes": freezes}, cluster="alpha", now=datetime(2026, 1, 1, tzinfo=UTC))
+    assert held is not None
+    assert held.name == "long launch"
+    assert frozen_by({**DEFAULT_RULES}, cluster="alpha", now=datetime(2026, 1, 1, tzinfo=UTC)) is None
 
 
 def test_a_rule_in_shadow_asks_and_says_what_it_would_have_done() -> None:

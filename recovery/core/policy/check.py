@@ -13,7 +13,7 @@ from recovery.core.policy.document import AVOID_SUSPECTS, DEFAULT, LOG_PATTERN, 
 from recovery.core.policy.match import DAYS, NAMES, RANGES, clock
 from recovery.core.types import ActionKind, FailureClass, Mode
 
-APPROVER_ROLES = ("approver", "policy_admin", "admin")  # of recovery/models/access.py: those that may decide
+APPROVER_ROLES = ("approver", "policy_admin", "admin")  # of recovery/models/access.py: the one that may most last
 SEVERITIES = ("info", "warning", "decision", "urgent")  # recovery/core/notices.py
 LONGEST_NAME = 100
 LONGEST_PATTERN = 200

@@ -14,6 +14,7 @@ from typing import Any
 
 from recovery.core import budget
 from recovery.core.plans import RULES
+from recovery.core.policy.check import APPROVER_ROLES
 from recovery.core.policy.document import (
     Approval,
     Budget,
@@ -170,11 +171,13 @@ def lower(one: Mode, other: Mode) -> Mode:
 
 
 def frozen_by(rules: Mapping[str, Any], *, cluster: str, now: datetime) -> Freeze | None:
-    """The freeze that holds for that cluster at this moment."""
-    for freeze in freezes_of(rules):
-        if freeze.begins <= now < freeze.ends and any(fnmatchcase(cluster, name) for name in freeze.clusters):
-            return freeze
-    return None
+    """The freeze that holds for that cluster at this moment; of several the one that takes the most to override."""
+    holding = [
+        freeze
+        for freeze in freezes_of(rules)
+        if freeze.begins <= now < freeze.ends and any(fnmatchcase(cluster, name) for name in freeze.clusters)
+    ]
+    return max(holding, key=lambda freeze: (APPROVER_ROLES.index(freeze.override), freeze.ends), default=None)
 
 
 def _said(rule: Mapping[str, Any], failure_class: FailureClass) -> str:
