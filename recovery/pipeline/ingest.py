@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from math import ceil
 
@@ -20,7 +20,7 @@ from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
 from recovery.pipeline.blind_spells import note_blindness
 from recovery.pipeline.bulk import CHUNK, update_rows
-from recovery.pipeline.reading import ALL_RANKS, Look
+from recovery.pipeline.reading import ALL_RANKS, LAST_WORDS, Look
 from recovery.pipeline.samples import store_samples
 
 MOST_FAILURES = 5000  # failure lines of one attempt that are kept
@@ -38,8 +38,34 @@ QUIET_FIELDS = ("quiet_until", "quiet_of", "pace")  # how long the last judgemen
 POSITION = ("inode", "offset", "line", "head", "grew_at", "error", "mark")
 
 
-def superseded(attempts: Iterable[Attempt]) -> set[int]:
+def superseded(attempts: Collection[Attempt]) -> set[int]:
     """Those of which a later attempt writes already: what the file holds from now on is not theirs."""
+    return _by_requeue(attempts) | _by_the_next_job(attempts)
+
+
+def _by_the_next_job(attempts: Collection[Attempt]) -> set[int]:
+    """Those that ended, were read after that, and whose run's next job writes into the same file."""
+    over = [each for each in attempts if each.ended_at and each.read_at and each.read_at > each.ended_at + LAST_WORDS]
+    over = [each for each in over if each.job.stdout not in ("", "/dev/null")]
+    if not over:
+        return set()
+    since = min(attempt.ended_at for attempt in over if attempt.ended_at)
+    runs = {attempt.job.run_id for attempt in over}
+    later = Attempt.objects.filter(job__run_id__in=runs, started_at__gte=since, job__stdout__in=_stdouts(over))
+    begun: dict[tuple[int, str], datetime] = {}
+    for run, stdout, at in later.values_list("job__run_id", "job__stdout", "started_at"):
+        begun[run, stdout] = max(at or since, begun.get((run, stdout), since))
+    newest = {attempt.pk: begun.get((attempt.job.run_id, attempt.job.stdout)) for attempt in over}
+    return {
+        attempt.pk for attempt in over if (at := newest[attempt.pk]) and attempt.ended_at and at >= attempt.ended_at
+    }
+
+
+def _stdouts(attempts: Iterable[Attempt]) -> set[str]:
+    return {attempt.job.stdout for attempt in attempts}
+
+
+def _by_requeue(attempts: Iterable[Attempt]) -> set[int]:
     earlier = {attempt.job_id: attempt for attempt in attempts if attempt.job.restart_count > attempt.number}
     if not earlier:
         return set()

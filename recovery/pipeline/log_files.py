@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.conf import settings
+from django.db.models import Q
 
 from recovery.core.log_patterns import LogFacts, LogPattern
 from recovery.core.log_patterns import log_pattern as named_log
@@ -88,16 +89,27 @@ def _left_out(patterns: Sequence[LogPattern], every: Sequence[FoundLogs], count:
     return f"Only {MOST_FILES} of {count} log files are read." if count > MOST_FILES else ""
 
 
-def new_row(attempt: Attempt, path: str) -> LogFile:
-    """A new attempt reads on where the attempt before it stopped."""
+def new_row(attempt: Attempt, path: str, before: Mapping[str, LogFile]) -> LogFile:
+    """A new attempt reads on where those `before` it stopped."""
     row = LogFile(attempt=attempt, path=path[:LONGEST_PATH])
-    if attempt.number == 0:
-        return row
-    before = LogFile.objects.filter(attempt__job_id=attempt.job_id, attempt__number__lt=attempt.number, path=path)
-    last = before.order_by("-attempt__number").first()
-    if last is not None:
+    if last := before.get(row.path):
         row.inode, row.offset, row.line, row.head = last.inode, last.offset, last.line, last.head
     return row
+
+
+def rows_before(attempt: Attempt, paths: Collection[str]) -> dict[str, LogFile]:
+    """How far these files were read for whoever wrote into them before, by path; one query.
+
+    That is an earlier attempt of the job, or an earlier job of the run: with `--open-mode=append` it is one file.
+    """
+    if not paths or (attempt.number == 0 and attempt.read_at is not None):
+        return {}
+    earlier = Q(attempt__job_id=attempt.job_id, attempt__number__lt=attempt.number)
+    if attempt.started_at is not None:
+        earlier |= Q(attempt__ended_at__lte=attempt.started_at)
+    names = [path[:LONGEST_PATH] for path in paths]
+    rows = LogFile.objects.filter(earlier, attempt__job__run_id=attempt.job.run_id, path__in=names)
+    return {row.path: row for row in rows.exclude(attempt=attempt).order_by("attempt__started_at", "attempt__number")}
 
 
 def log_paths(job: Job) -> list[str]:

@@ -17,7 +17,7 @@ from recovery.core import metrics
 from recovery.core.comment import expand_log_pattern
 from recovery.core.types import Phase, Signal, SignalKind
 from recovery.models import Attempt, LogFile
-from recovery.pipeline.log_files import LONGEST_PATH, METRICS_ROW, new_row
+from recovery.pipeline.log_files import LONGEST_PATH, METRICS_ROW, new_row, rows_before
 from recovery.pipeline.source_read import SourceRead, nothing, within_life
 from recovery.sources.cursor import Cursor
 from recovery.sources.job_logs import read_log
@@ -52,13 +52,14 @@ def read_metrics(attempt: Attempt, *, now: datetime) -> SourceRead:
         return SourceRead(signals=tuple(_nvrx(attempt, memory)), trouble=found.error, remedy=found.remedy)
     names = [_row_of(path) for path in found.paths]
     known = {row.path: row for row in LogFile.objects.filter(attempt=attempt, path__in=names)}
+    before = rows_before(attempt, [name for name in names if name not in known])
     reading = _Reading(attempt, now)
     for path in found.paths:
         if path not in memory and len(memory) >= MOST_FILES:
             reading.trouble, reading.remedy = TOO_MANY, "Name fewer by `metrics`, or write on in the same."
             continue
         name = _row_of(path)
-        reading.follow(path, known.get(name) or new_row(attempt, name), memory.setdefault(path[:1000], {}))
+        reading.follow(path, known.get(name) or new_row(attempt, name, before), memory.setdefault(path[:1000], {}))
     return SourceRead(
         signals=(*within_life(reading.signals, attempt, now), *_nvrx(attempt, memory)),
         sees=bool(memory) and any("last" in each for each in memory.values() if isinstance(each, dict)),

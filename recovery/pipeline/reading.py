@@ -24,7 +24,7 @@ from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.phases import next_phase
 from recovery.core.types import JobState, Phase, Sample, Signal, SignalKind
 from recovery.models import Attempt, LogFile
-from recovery.pipeline.log_files import MOST_FOLLOWED, TOO_MANY, log_files, new_row
+from recovery.pipeline.log_files import MOST_FOLLOWED, TOO_MANY, log_files, new_row, rows_before
 from recovery.pipeline.source_read import SourceRead, nothing
 from recovery.sources.cursor import Cursor
 from recovery.sources.find_logs import FoundLog
@@ -62,6 +62,7 @@ class Look:
     done: list[Callable[[], None]] = field(default_factory=list)  # what moves other sources on, when this is stored
     more: bool = False  # something is left for the next look
     ahead: int | None = None  # the newest step at the end of a log of which much is not read yet
+    goes_on: bool = False  # a file that somebody before had written into
     sees: bool = False
     missing: str = ""
     trouble: str = ""
@@ -111,6 +112,7 @@ def read_attempt(
     files = log_files(attempt)
     look.trouble, look.remedy, look.missing = files.trouble, files.remedy, files.missing
     left_out, room = files.left_out, MOST_FOLLOWED - len(known)
+    earlier = rows_before(attempt, [path for path in files.paths if path not in known])
     for log in files.files:
         if _is_full(look):
             look.more = True
@@ -120,7 +122,8 @@ def read_attempt(
             if room <= 0:
                 left_out = TOO_MANY
                 continue
-            row, room = new_row(attempt, log.path), room - 1
+            row, room = new_row(attempt, log.path, earlier), room - 1
+            look.goes_on = look.goes_on or row.offset > 0
         if _read_file(look, row, log, parser, now=now, read=read):
             memory = copy.deepcopy(parser.memory)
             _look_ahead(look, row, read_by(memory=memory))
@@ -128,7 +131,7 @@ def read_attempt(
         row = known.get(folder) or LogFile(attempt=attempt, path=folder)
         _note_folder(look, row, mark, error="" if number else left_out[:300])
     attempt.parser_memory = parser.memory
-    look.signals = _dated(_own(look.signals, attempt), attempt, now)
+    look.signals = _dated(_own(look), attempt, now)
     before = json.dumps(attempt.parser_memory) if sources else ""
     for source in sources:
         _take_source(look, source(attempt, now=now))
@@ -218,12 +221,14 @@ def _take_source(look: Look, told: SourceRead) -> None:
         look.trouble, look.remedy = told.trouble, told.remedy
 
 
-def _own(signals: list[Signal], attempt: Attempt) -> list[Signal]:
-    """Without what an earlier attempt wrote into the same file and nobody had read: its lines' times tell.
+def _own(look: Look) -> list[Signal]:
+    """Without what an attempt before wrote into the same file and nobody had read: its lines' times tell.
 
     Only at the first look: were the clocks or time zones apart, what follows would be lost too.
     """
-    if attempt.number == 0 or attempt.read_at is not None or attempt.started_at is None:
+    attempt, signals = look.attempt, look.signals
+    follows = attempt.number > 0 or look.goes_on
+    if not follows or attempt.read_at is not None or attempt.started_at is None:
         return signals
     own: list[Signal] = []
     earlier: dict[str, bool] = {}

@@ -14,13 +14,14 @@ from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Attempt, LogFile, Sample
 from recovery.pipeline import log_files as module
 from recovery.pipeline import reading
-from recovery.pipeline.ingest import positions, store_looks
+from recovery.pipeline.ingest import positions, store_looks, superseded
 from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
+from recovery.pipeline.metrics_source import read_metrics
 from recovery.pipeline.reading import Look, read_attempt
 from recovery.sources import find_logs, rotated
 from recovery.sources.cursor import Cursor
 from tests.core.logs.lines import megatron
-from tests.factories import ago, make_attempt, make_job, make_policy
+from tests.factories import ago, make_attempt, make_job, make_policy, make_run
 
 pytestmark = pytest.mark.django_db
 Make = Callable[..., Attempt]
@@ -245,3 +246,79 @@ def test_a_site_pattern_of_the_policy_reads_what_is_blind_without_it(attempt: Ma
     found = read_attempt(made, {}, now=ago(0), own=site_pattern())
     assert [(signal.step, signal.loss) for signal in found.signals] == [(7, 2.7), (8, 2.8)]
     assert made.last_step == 8
+
+
+# --- a file that one job after the other appends to -------------------------------------------------------------------
+
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+
+
+def chained(tmp_path: Path, settings: Any, **options: Any) -> tuple[Attempt, Attempt]:
+    """Two jobs of a run with one output file; the second one began when the first had ended."""
+    settings.LOG_ROOTS = [str(tmp_path)]
+    run, made = make_run(), []
+    for times in ({"started_at": ago(3600), "ended_at": ago(1800)}, {"started_at": ago(900), "ended_at": None}):
+        job = make_job(run=run, stdout=str(tmp_path / "train.out"), stderr="", options=options)
+        made.append(make_attempt(job=job, **times, nodes=["gpu-01"], first_step=None, last_step=None, read_at=None))
+    return made[0], made[1]
+
+
+def add(tmp_path: Path, *lines: str, name: str = "train.out") -> None:
+    with (tmp_path / name).open("a") as file:
+        file.writelines(line + "\n" for line in lines)
+
+
+def test_the_next_job_of_a_run_reads_on_in_a_file_that_it_appends_to(tmp_path: Path, settings: Any) -> None:
+    first, second = chained(tmp_path, settings)
+    add(tmp_path, *(megatron(step, stamp="") for step in (1, 2, 3)), ECC)
+    ingest(first, now=ago(1790))
+    add(tmp_path, megatron(2, stamp=""))
+    look = ingest(second, now=ago(800))
+    assert [(signal.kind, signal.step, signal.line) for signal in look.signals] == [("progress", 2, 5)]
+    assert (second.first_step, second.last_step) == (2, 2)
+
+
+def test_what_nobody_had_read_of_the_job_before_is_told_by_its_times(tmp_path: Path, settings: Any) -> None:
+    first, second = chained(tmp_path, settings)
+    add(tmp_path, megatron(1, stamp=""))
+    ingest(first, now=ago(1900))
+    add(tmp_path, megatron(9, stamp=f"{ago(1850):%Y-%m-%d %H:%M:%S.%f}"), ECC)
+    add(tmp_path, megatron(5, stamp=f"{ago(820):%Y-%m-%d %H:%M:%S.%f}"))
+    look = ingest(second, now=ago(800))
+    assert [(signal.kind, signal.step) for signal in look.signals] == [("progress", 5)]
+
+
+def test_a_file_that_the_next_job_truncates_is_read_from_its_start(tmp_path: Path, settings: Any) -> None:
+    first, second = chained(tmp_path, settings)
+    add(tmp_path, *(megatron(step, stamp="") for step in (1, 2, 3)))
+    ingest(first, now=ago(1790))
+    (tmp_path / "train.out").write_text(megatron(2, stamp="") + "\n")
+    assert [signal.step for signal in ingest(second, now=ago(800)).signals] == [2]
+
+
+def test_where_another_run_stopped_in_a_file_is_nothing_to_go_by(tmp_path: Path, settings: Any) -> None:
+    first, second = chained(tmp_path, settings)
+    add(tmp_path, megatron(1, stamp=""))
+    ingest(first, now=ago(1790))
+    second.job.run = make_run()
+    second.job.save()
+    assert [signal.step for signal in ingest(second, now=ago(800)).signals] == [1]
+
+
+def test_who_has_ended_reads_no_more_where_the_next_job_writes(tmp_path: Path, settings: Any) -> None:
+    first, second = chained(tmp_path, settings)
+    assert superseded([first, second]) == set()  # its end was not read yet
+    first.read_at = ago(1700)
+    assert superseded([first, second]) == {first.pk}
+    second.job.stdout = str(tmp_path / "other.out")
+    second.job.save()
+    assert superseded([first, second]) == set()
+
+
+def test_a_metrics_file_that_jobs_append_to_is_read_on_as_well(tmp_path: Path, settings: Any) -> None:
+    path = tmp_path / "m.jsonl"
+    first, second = chained(tmp_path, settings, metrics=str(path))
+    add(tmp_path, '{"step": 1, "loss": 2}', '{"step": 2, "loss": 2}', name="m.jsonl")
+    read_metrics(first, now=ago(1790)).done()
+    add(tmp_path, '{"step": 2, "loss": 2}', name="m.jsonl")
+    assert [signal.step for signal in read_metrics(second, now=ago(800)).signals] == [2]
