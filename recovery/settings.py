@@ -60,7 +60,7 @@ PROVIDER = provider(
     lease_s=LEASE_S,
 )
 # Floors of the hang detector (recovery/core/detectors/hang.py explains them).
-HANG_FLOOR_S = env_float("RECOVERY_HANG_FLOOR_S", 1200, least=1)
+HANG_FLOOR_S = env_float("RECOVERY_HANG_FLOOR_S", 1800, least=1)
 HANG_FIRST_STEP_S = env_float("RECOVERY_HANG_FIRST_STEP_S", 3600, least=1)
 HANG_SAVING_S = env_float("RECOVERY_HANG_SAVING_S", 1800, least=1)
 # How long a crash is left to settle: accounting, node states and the last log lines arrive after the job's end.
@@ -146,6 +146,8 @@ OIDC = oidc(
     )
 )
 GROUP_ROLES = group_roles(env_str("RECOVERY_GROUP_ROLES"))
+# Tokens need no log-in, and groups are told at one alone: so long after the last, what groups gave counts for tokens.
+GROUP_ROLES_S = env_float("RECOVERY_GROUP_ROLES_S", 2_592_000, least=3600)
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
     *env_list("RECOVERY_AUTH_BACKENDS", []),

@@ -15,8 +15,8 @@ from recovery.core.detectors import Limits
 from recovery.core.types import FindingKind
 
 SEED = 6
-HANG_JOBS, SLOW_JOBS = 400, 80
-FLOORS = (150.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0)
+HANG_JOBS, SLOW_JOBS = 1500, 250
+FLOORS = (600.0, 900.0, 1200.0, 1500.0, 1800.0, 2700.0)
 LONGEST = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 FACTORS = (1.2, 1.35, 1.5, 1.75, 2.0)
 SHARES = (0.5, 0.95, 0.5)  # of the faults, whose delay a chart shows: the floor moves the middle, the factor the tail

@@ -86,6 +86,7 @@ class _Living:
         }  # fmt: skip
         self.spike = 0.0  # what a passing loss spike still adds, as a share
         self.hung_in = ""
+        self.back_at = math.inf  # when it went on after a stall of the storage
         self.restarts = list(profile.launcher_restarts)
 
     def life(self) -> Life:
@@ -163,6 +164,7 @@ class _Living:
             if p.fault == "hang" and self.t + took > p.fault_at:
                 return max(self.t, p.fault_at)
             self.t += took
+            self.back_at = self.t if stalled else self.back_at
             if self.t >= end:
                 self.t = end
                 return since
@@ -182,12 +184,11 @@ class _Living:
         took = p.interval_s * r.lognormvariate(0, p.sigma)
         if number < p.warm_up:
             took *= r.uniform(1, 4)
-        if r.random() < p.tail:
-            took += min(STALL_S * r.paretovariate(1.6), MOST_STALL_S)
+        stall = min(STALL_S * r.paretovariate(1.6), MOST_STALL_S) if r.random() < p.tail else 0.0
         took *= self._work()
         if p.fault in ("slowdown", "straggler") and self.t > p.fault_at:
             took *= 1.6 + 2.4 * p.fault_size
-        return took
+        return took + stall
 
     def _work(self) -> float:
         """Of one step, in those of the first: a curriculum makes steps longer on purpose."""
@@ -332,8 +333,9 @@ class _Living:
             return Truth(fault=p.fault, since=max(p.fault_at, self.saves[-1][0] if self.saves else 0.0))
         if p.fault == "not_restored":
             return Truth(fault=p.fault, since=p.start_up_s * 0.5)  # the moment of the load
-        until = since + 300 + 2100 * p.fault_size + p.interval_s if p.fault == "stalled_together" else math.inf
-        return Truth(fault=p.fault, since=since if p.fault != "stalled_together" else p.fault_at, until=until)
+        if p.fault == "stalled_together":
+            return Truth(fault=p.fault, since=p.fault_at, until=self.back_at)
+        return Truth(fault=p.fault, since=since)
 
 
 def usual_silence(events: list[Event]) -> float:

@@ -6,17 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 from benchmarks.simulated.bounds import at_most, share_at_least
 from benchmarks.simulated.life import Life, live
-from benchmarks.simulated.play import Found, Player, play
+from benchmarks.simulated.play import LOOK_S, Found, HangsOnly, Player, play
 from benchmarks.simulated.profiles import DAY, draw
 from recovery.core.detectors import AlarmKind, Limits
-from recovery.core.types import FindingKind
+from recovery.core.types import FindingKind, SignalKind
 
-DEFAULTS = Limits(hang_floor_s=1200.0, first_step_s=3600.0, saving_s=1800.0)  # those of recovery/settings.py
+DEFAULTS = Limits(hang_floor_s=1800.0, first_step_s=3600.0, saving_s=1800.0)  # those of recovery/settings.py
 CRASHES = ("crash", "hidden_crash", "cancelled")
 HANGS = ("hang", "hang_saving", "hang_first_step", "hang_evaluating", "hang_resumed")
 # What is right to find where this fault is; where there are two, either will do.
@@ -118,9 +119,22 @@ def simulate(how: Play, numbers: Iterable[int], every: Sequence[Limits] = (DEFAU
         if how.only and profile.fault not in how.only:
             continue
         life = live(profile, random)
+        if how.player is HangsOnly and _is_never_silent(life, every):
+            for tally, limits in zip(tallies, every, strict=True):
+                tally.add(number, life, [], limits)
+            continue
         for tally, limits in zip(tallies, every, strict=True):
             tally.add(number, life, play(life, limits, how.player), limits)
     return tallies
+
+
+def _is_never_silent(life: Life, every: Sequence[Limits]) -> bool:
+    """Whether no hang can be found in it by any of these: it has none, and each of its silences is shorter than all."""
+    if life.truth.fault in HANGS:
+        return False
+    reports = [0.0, *sorted(event.read for event in life.events if event.kind is SignalKind.PROGRESS), life.end]
+    least = min(min(limits.hang_floor_s, limits.first_step_s) for limits in every)
+    return max(b - a for a, b in pairwise(reports)) + LOOK_S < least
 
 
 def fleet(how: Play, count: int, every: Sequence[Limits] = (DEFAULTS,), *, workers: int = 2) -> list[Tally]:

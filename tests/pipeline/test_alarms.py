@@ -146,19 +146,19 @@ def silent(cluster_of: Attempt | None, since: float, longest: float = 60.0) -> A
 
 
 def test_jobs_that_fell_silent_together_are_no_hang_of_their_own_yet() -> None:
-    first = silent(None, 1300)
+    first = silent(None, 2000)
     now = timezone.now()
     assert stalled_with(first, now=now) == 0
-    silent(first, 1250)
+    silent(first, 1950)
     assert stalled_with(first, now=now) == 0  # one other may be chance
-    silent(first, 1350)
-    silent(first, 1310, longest=5000)  # it was silent for longer before
+    silent(first, 2050)
+    silent(first, 2010, longest=5000)  # it was silent for longer before
     silent(first, 400)
     assert stalled_with(first, now=now) == 2
     assert judge(first, None, site=site_digest(), now=now) is None
     assert first.alarms_at is None
     assert look(first, now) == ["shared_stall"]
-    alone = silent(None, 1300)
+    alone = silent(None, 2000)
     found = judge(alone, None, site=site_digest(), now=now)
     assert found is not None
     assert found.kind == FindingKind.HANG
@@ -195,8 +195,8 @@ def test_a_start_may_take_as_long_as_the_runs_earlier_ones() -> None:
 
 def test_a_silence_in_which_a_checkpoint_is_written_is_no_hang() -> None:
     now = timezone.now()
-    attempt, other = silent(None, 1300), silent(None, 1300)
-    for each, changed in ((attempt, 40), (other, 1400)):
+    attempt, other = silent(None, 2000), silent(None, 2000)
+    for each, changed in ((attempt, 40), (other, 2100)):
         make_checkpoint(run=each.job.run, step=900, state="announced", completed_at=None, changed_at=ago(changed))
     assert judge(attempt, None, site=site_digest(), now=now) is None
     assert judge(other, None, site=site_digest(), now=now) is not None

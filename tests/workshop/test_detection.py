@@ -6,7 +6,10 @@ from dataclasses import replace
 from random import Random
 from xml.etree import ElementTree
 
-from benchmarks.simulated import curves, tails
+import pytest
+
+from benchmarks.simulated import curves, score, tails
+from benchmarks.simulated.bounds import at_most, share_at_least
 from benchmarks.simulated.life import live
 from benchmarks.simulated.play import EveryLook, HangsOnly, play
 from benchmarks.simulated.profiles import Profile, draw
@@ -48,6 +51,22 @@ def test_looking_when_something_could_be_found_finds_what_looking_every_ten_seco
     plain = {n: play(life, DEFAULTS, EveryLook) for n, life in lives.items()}
     assert {n: play(life, DEFAULTS) for n, life in lives.items()} == plain
     assert {found.kind for each in plain.values() for found in each} >= {"crash", "hang", "slowdown", "numerics"}
+
+
+def test_a_job_that_is_never_silent_needs_no_play_for_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = [DEFAULTS, replace(DEFAULTS, hang_floor_s=600)]
+    how = Play(seed=SEED, only=("", "hang"), player=HangsOnly)
+    quick = simulate(how, range(20), every)
+    monkeypatch.setattr(score, "_is_never_silent", lambda life, every: False)
+    assert simulate(how, range(20), every) == quick
+
+
+def test_a_count_comes_with_how_sure_it_is() -> None:
+    assert at_most(0, 1) == pytest.approx(3.689, abs=0.001)  # the tables of Poisson's distribution
+    assert at_most(10, 2) == pytest.approx(18.390 / 2, abs=0.001)
+    assert share_at_least(82, 82) == pytest.approx(0.9560, abs=0.0001)
+    assert share_at_least(5, 10) == pytest.approx(0.1871, abs=0.0001)
+    assert share_at_least(0, 5) == 0
 
 
 def test_a_job_is_the_same_whenever_it_is_played() -> None:

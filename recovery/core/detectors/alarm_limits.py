@@ -15,6 +15,7 @@ class AlarmLimits:
 
     # numerics
     loss_known: int = 20  # earlier reports with a loss: fewer are no habit [fleet]
+    loss_least: int = 5  # … but these do where the row without one is twice as long as loss_known [judgement]
     loss_gone: int = 10  # so many reports in a row without a number: a scale that is being found takes some [fleet]
     loss_window: int = 20  # reports that must all stand above the level before: a spike decays within them [fleet]
     loss_factor: float = 1.5  # … by so much: another mixture of data moves the loss by less [fleet]

@@ -98,8 +98,10 @@ def waits_for_a_start(facts: AttemptFacts) -> bool:
 
 
 def _first_step_limit(facts: AttemptFacts, limits: Limits) -> float:
-    """An earlier start of the run loaded, compiled and skipped as much: this one may take as long, and longer."""
-    return max(limits.first_step_s, min(limits.hang_longest * facts.longest_start_s, limits.hang_ceiling_s))
+    """An earlier start of the run loaded, compiled and skipped as much: this one may take as long, and longer. What its
+    log shows late in training, since it is flushed now and then, it shows late at the start, too."""
+    usual = max(limits.first_step_s, min(limits.hang_longest * facts.longest_start_s, limits.hang_ceiling_s))
+    return usual + facts.longest_wait_s
 
 
 def earliest_hang(facts: AttemptFacts, limits: Limits) -> datetime:

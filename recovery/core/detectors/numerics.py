@@ -33,7 +33,7 @@ def _gone(samples: Sequence[Sample], facts: AttemptFacts, limits: AlarmLimits) -
     if count < limits.loss_gone:
         return None
     before = samples[: len(samples) - count]
-    if len(before) < limits.loss_known:
+    if len(before) < (limits.loss_known if count < 2 * limits.loss_known else limits.loss_least):
         return None
     if sum(s.loss is not None for s in before) < MOSTLY * len(before):
         return None

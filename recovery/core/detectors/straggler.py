@@ -20,17 +20,15 @@ REMEDY = "Compare the clocks, temperature and links of its GPU with the others; 
 
 
 def detect_straggler(facts: AttemptFacts, around: Surroundings, limits: AlarmLimits) -> Alarm | None:
-    """An alarm where a few ranks are slow in every one of their last reports, or, where ranks don't report alone, where
-    the whole is slow and a few of its nodes were in other slow jobs."""
-    if not around.ranks:
-        return _by_nodes(facts, around, limits)
+    """An alarm where a few ranks are slow in every one of their last reports, or, where too few
+    ranks report alone, where the whole is slow and a few of its nodes were in other slow jobs."""
     by_rank: dict[int, list[Sample]] = defaultdict(list)
     for sample in around.ranks:
         if sample.step_time_s is not None and sample.step_time_s > 0 and sample.rank >= 0:
             by_rank[sample.rank].append(sample)
     last = {r: rows[-limits.rank_reports :] for r, rows in by_rank.items() if len(rows) >= limits.rank_reports}
     if len(last) < limits.rank_least:
-        return None
+        return _by_nodes(facts, around, limits)
     usual = median(median(_times(rows)) for rows in last.values())
     slow = {r: rows for r, rows in last.items() if min(_times(rows)) > limits.rank_factor * usual}
     if not slow or len(slow) > max(1, limits.rank_share * len(last)):

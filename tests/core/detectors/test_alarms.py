@@ -29,6 +29,13 @@ def test_a_loss_that_is_no_longer_a_number_is_told_with_the_step_since_when() ->
     assert alarm.since == at(61 * 40)
 
 
+def test_a_loss_that_is_gone_early_is_told_when_that_lasts() -> None:
+    few = STEADY[: LIMITS.loss_least]
+    assert kinds(training(losing(*few, *[None] * 39))) == []
+    assert kinds(training(losing(*few, *[None] * 40))) == ["numerics"]
+    assert kinds(training(losing(*few[1:], *[None] * 90))) == []
+
+
 def test_single_reports_without_a_number_are_a_loss_scale_that_is_being_found() -> None:
     assert kinds(training(losing(*STEADY, *[None] * (LIMITS.loss_gone - 1)))) == []
     assert kinds(training(losing(*STEADY, *[None, 2.0] * 10))) == []
@@ -247,6 +254,7 @@ def test_where_no_rank_reports_for_itself_a_node_of_several_slow_jobs_is_named()
     assert alarm.kind == "straggler"
     assert alarm.reason == "It runs slow, and gpu-04 was among the nodes of 2 other slow jobs within a day."
     assert [line.node for line in alarm.evidence] == ["gpu-04"]
+    assert kinds(facts, is_slow=True, slow_elsewhere=(("gpu-04", 2),), ranks=by_rank(1.0)) == ["straggler"]
     assert kinds(facts, slow_elsewhere=(("gpu-04", 2),)) == []
     assert kinds(facts, is_slow=True) == []
     same_again = (("gpu-01", 1), ("gpu-02", 1), ("gpu-03", 1))
