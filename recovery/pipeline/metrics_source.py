@@ -82,6 +82,8 @@ class _Reading:
         self.trouble = self.remedy = ""
 
     def follow(self, path: str, row: LogFile, memory: metrics.Memory) -> None:
+        if row.pk is None and row.offset:
+            _learn_columns(path, memory)
         for _ in range(PASSES):
             cursor = Cursor(inode=row.inode, offset=row.offset, line=row.line, head=row.head)
             got = read_log(path, cursor, roots=settings.LOG_ROOTS, final=self._final)
@@ -105,6 +107,14 @@ class _Reading:
     def done(self) -> None:
         for row in self.moved.values():
             row.save()
+
+
+def _learn_columns(path: str, memory: metrics.Memory) -> None:
+    """Of a CSV file that an attempt before began: its header stands where this one does not read."""
+    first = read_log(path, Cursor(), roots=settings.LOG_ROOTS, max_bytes=1).lines[:1]
+    for line in first:
+        if not line.text.lstrip().startswith("{"):
+            list(metrics.feed(line, memory))
 
 
 def _row_of(path: str) -> str:

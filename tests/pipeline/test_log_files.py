@@ -322,3 +322,12 @@ def test_a_metrics_file_that_jobs_append_to_is_read_on_as_well(tmp_path: Path, s
     read_metrics(first, now=ago(1790)).done()
     add(tmp_path, '{"step": 2, "loss": 2}', name="m.jsonl")
     assert [signal.step for signal in read_metrics(second, now=ago(800)).signals] == [2]
+
+
+def test_a_csv_file_that_jobs_append_to_has_its_header_once(tmp_path: Path, settings: Any) -> None:
+    first, second = chained(tmp_path, settings, metrics=str(tmp_path / "m.csv"))
+    add(tmp_path, "epoch,step,loss", "0,1,2.5", name="m.csv")
+    assert [signal.step for signal in read_metrics(first, now=ago(1800)).signals] == [1]
+    read_metrics(first, now=ago(1790)).done()
+    add(tmp_path, "0,2,2.25", name="m.csv")
+    assert [(signal.step, signal.loss) for signal in read_metrics(second, now=ago(800)).signals] == [(2, 2.25)]
