@@ -30,6 +30,11 @@ FIELDS = """
     tres-per-task TimeLimit UserName UserID Account Partition QOS BatchFlag BatchHost Reservation Feature Name Comment
     admin_comment WorkDir STDOUT STDERR ExcNodes SLUID
 """.split()  # noqa: SIM905 - a table
+# The columns that it asks sacct for (recovery/slurm/sacct_jobs.py), each release for those that it has.
+COLUMNS = """
+    JobIDRaw JobID State Submit Eligible Start End ExitCode NodeList NNodes AllocTRES ReqTRES TimelimitRaw User UID
+    Account Partition QOS Reservation Constraints JobName Comment WorkDir StdOut StdErr
+""".split()  # noqa: SIM905 - a table
 ENV = {
     "PATH": "/usr/bin:/bin:/usr/sbin",
     "LC_ALL": "C",
@@ -130,6 +135,17 @@ def nobody_listens() -> str:
     return str(conf)
 
 
+def record_ended(folder: Path) -> None:
+    """Every execution that has ended, and what columns there are."""
+    offered = call("sacct", "--helpformat")
+    write(folder / "sacct_columns.txt", offered)
+    wanted = ",".join(column for column in COLUMNS if column in offered.decode().split())
+    options = ["--allusers", "--duplicates", "--allocations", "--noheader", "--parsable", f"--delimiter={SEPARATOR}"]
+    ends = "--state=BF,CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO"
+    span = ("--starttime=2020-01-01T00:00:00", "--endtime=now")
+    write(folder / "sacct_ended.txt", call("sacct", *options, ends, *span, f"--format={wanted}"))
+
+
 def record(folder: Path, jobs: dict[str, str]) -> None:
     answer, errors = squeue()  # this and the next one must tell of the same moment
     write(folder / "squeue.json", call("squeue", "--json", "--all", "--states=all"))
@@ -141,6 +157,7 @@ def record(folder: Path, jobs: dict[str, str]) -> None:
     for kind in ("failed", "failed_requeued", "cancelled", "held_requeue", "array", "het"):
         rows = call("sacct", *options, "--starttime=2020-01-01T00:00:00", f"--jobs={jobs[kind]}")
         write(folder / f"sacct_{kind}.txt", rows)
+    record_ended(folder)
     write(folder / "config.txt", call("scontrol", "show", "config"))
     write(folder / "squeue_controller_down.json", call("squeue", "--json", conf=nobody_listens()))
     write(folder / "jobs.txt", "".join(f"{kind} {job}\n" for kind, job in jobs.items()).encode())

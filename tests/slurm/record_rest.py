@@ -24,6 +24,7 @@ from record import ENV, WORK, call, make_history  # type: ignore[import-not-foun
 VERSIONS = tuple(f"v0.0.{number}" for number in range(38, 46))
 LISTS = ("jobs", "nodes", "partitions", "reservations", "diag", "ping")
 PAST = ("failed_requeued", "cancelled", "array", "het")
+ENDED = "start_time=1577836800&show_duplicates=true&skip_steps=true"
 Ask = Callable[..., bytes]
 
 
@@ -70,6 +71,7 @@ def record(folder: Path, version: str, ask: Ask, jobs: dict[str, str]) -> None:
             f"attempts_{kind}": ask("GET", f"{db}/job/{jobs[kind]}")
             for kind in ("failed_requeued", "cancelled", "array", "het")
         },
+        "ended": ask("GET", f"{db}/jobs?{ENDED}&end_time={int(time.time())}"),
         "attempts_unknown": ask("GET", f"{db}/job/999999"),
         "script": ask("GET", f"{db}/jobs?step={jobs['held']}&show_batch_script=true&skip_steps=true"),
     }
