@@ -326,16 +326,17 @@ def test_looking_for_rules_that_are_never_reached_ends_soon_whatever_the_documen
 @pytest.mark.parametrize("field", ["name", "users", "label", "freeze", "log_pattern"])
 def test_what_can_not_be_shown_as_it_is_is_refused(field: str, text: str) -> None:
     """A NUL, say, which one database keeps and the other refuses; or a sign that makes a name read as another."""
-    rule: dict[str, Any] = {
+    of_rules: dict[str, dict[str, Any]] = {
         "name": {"name": text},
         "users": {"match": {"users": [text]}},
         "label": {"match": {"labels": {"team": text}}},
-    }.get(field, {})
-    more: dict[str, Any] = {
+    }
+    of_document: dict[str, dict[str, Any]] = {
         "freeze": {"freezes": [{"name": text, "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}]},
         "log_pattern": {"log_pattern": f"^step={text} (?P<step>\\d+)"},
-    }.get(field, {})
-    rules = [{"name": "rule 0", "classes": "*", "mode": "auto", **rule}]
+    }
+    rules = [{"name": "rule 0", "classes": "*", "mode": "auto", **of_rules.get(field, {})}]
+    more = of_document.get(field, {})
     assert any("printable" in error for error in check_rules({**DEFAULT_RULES, "rules": rules, **more}))
 
 
