@@ -36,6 +36,7 @@ test-newslurm: dev-venv system-packages ## The back ends on Slurm 26.05 with pys
 
 torture: dev-venv system-packages ## Bad weather, then a kill at every write, commit and call of every action (hours)
 	@$(PY) -m tests.postgres -m pytest -m torture tests/e2e
+	@$(PY) -m tests.postgres -m pytest -m "one_database and not machine" --timeout=600 tests/pipeline tests/api tests/dashboard
 	@folder=$$(mktemp -d) && chmod 755 $$folder && $(PY) -m recovery.demo.lab up $$folder/lab --accounting && \
 	  $(PY) -m tests.torture --lab $$folder/lab --processes 4; status=$$?; \
 	  $(PY) -m recovery.demo.lab wipe $$folder/lab; rm -rf $$folder; exit $$status

@@ -23,6 +23,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", SLOWEST]
 ON_POSTGRES = [sys.executable, "-m", "tests.postgres", "-m", "pytest", "-p", "no:cacheprovider", SLOWEST]
 PATIENT = ["--timeout=600"]  # whoever gets what the others leave may take several times as long
 MACHINE, PURE = ["-m", "machine and not torture", *PATIENT], ["-m", "not machine and not torture", *PATIENT]
+BOTH = ["-m", "not machine and not torture and not one_database", *PATIENT]  # what proves more on a second database
 RULES = ["tests/core", "tests/simulation", "tests/sources", "tests/torture"]
 DATABASE_SUITES = ["tests/pipeline", "tests/storage", "tests/api", "tests/dashboard"]
 LOGS = Path("var")
@@ -50,7 +51,7 @@ SUITES = (
     ),
     Suite(title="Rules, simulations and sources", command=[*PYTEST, *PURE, *RULES]),
     Suite(title="Everything else, on SQLite", command=[*PYTEST, *PURE, *ignoring(*RULES)]),
-    Suite(title="On PostgreSQL", command=[*ON_POSTGRES, *PURE, *DATABASE_SUITES]),
+    Suite(title="On PostgreSQL", command=[*ON_POSTGRES, *BOTH, *DATABASE_SUITES]),
 )
 
 
