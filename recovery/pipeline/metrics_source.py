@@ -82,7 +82,7 @@ class _Reading:
         self.trouble = self.remedy = ""
 
     def follow(self, path: str, row: LogFile, memory: metrics.Memory) -> None:
-        if row.pk is None and row.offset:
+        if row._state.adding and row.offset:
             _learn_columns(path, memory)
         for _ in range(PASSES):
             cursor = Cursor(inode=row.inode, offset=row.offset, line=row.line, head=row.head)
