@@ -12,10 +12,12 @@ import pytest
 from django.db import connections, transaction
 from django.db.backends.base.operations import BaseDatabaseOperations
 from django.test import Client
+from pytest_django import DjangoDbBlocker
 
 from recovery.models.access import Role
 from tests import loopback
 from tests.factories import make_user
+from tests.migrated import Migrated
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -32,6 +34,22 @@ def _stay_on_this_machine() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def django_db_keepdb(django_db_keepdb: bool, django_db_use_migrations: bool) -> bool:
+    """A copy of a migrated SQLite is migrated no further than it needs; it goes with the folder that it lies in."""
+    return django_db_keepdb or (django_db_use_migrations and connections["default"].vendor == "sqlite")
+
+
+@pytest.fixture(scope="session")
+def migrated(django_db_modify_db_settings: None, django_db_use_migrations: bool) -> Migrated | None:
+    connection = connections["default"]
+    if not django_db_use_migrations or connection.vendor != "sqlite":
+        return None
+    found = Migrated()
+    found.copy_to(Path(connection.settings_dict["TEST"]["NAME"]))
+    return found
+
+
+@pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings: None, tmp_path_factory: pytest.TempPathFactory) -> None:
     """SQLite in a file, as in production: its in-memory form locks whole tables and knows no WAL."""
     connection = connections["default"]
@@ -41,8 +59,13 @@ def django_db_modify_db_settings(django_db_modify_db_settings: None, tmp_path_fa
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None) -> Iterator[None]:
+def django_db_setup(
+    migrated: Migrated | None, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
     """A transactional test ends with a flush, which the append-only tables refuse: it alone may lift their triggers."""
+    if migrated:
+        with django_db_blocker.unblock():
+            migrated.keep(connections["default"])
     guards = import_module("recovery.migrations.0002_append_only_events")
     flush = BaseDatabaseOperations.execute_sql_flush
 
@@ -55,6 +78,8 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BaseDatabaseOperations, "execute_sql_flush", flush_all)
         yield
+    if migrated:
+        connections.close_all()
 
 
 @pytest.fixture
