@@ -125,7 +125,9 @@ def take_role(row: Membership, *, actor: Actor, now: datetime) -> None:
 
 
 def _administrators() -> int:
-    return Membership.objects.filter(role=Role.ADMIN, scope=Scope.ALL, user__is_active=True).count()
+    """How many there are. They are locked until the change is stored: two who take each other's role wait in turn."""
+    rows = Membership.objects.filter(role=Role.ADMIN, scope=Scope.ALL, user__is_active=True)
+    return len(rows.select_for_update(of=("self",)).order_by("pk").values_list("pk"))
 
 
 def _keep_an_administrator(before: int) -> None:

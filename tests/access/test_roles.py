@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from datetime import datetime
 from io import StringIO
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from recovery.access import Forbidden, actor_for
+from recovery.access import Actor, Forbidden, actor_for
 from recovery.management.person import at_the_command_line
 from recovery.models import Event, Membership
 from recovery.models.access import Role, Scope
@@ -91,6 +94,43 @@ def test_the_last_administrator_stays(admin: User) -> None:
         accounts.give_role(admin, Role.VIEWER, accounts.Reach(), actor=person, now=now())
     assert Membership.objects.get().role == Role.ADMIN
     assert not Event.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_administrators_who_take_each_others_role_at_the_same_moment_leave_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    people = [make_user(role=Role.ADMIN, username=name) for name in ("ada", "grace")]
+    actors = [actor_for(person) for person in people]
+    rows = [Membership.objects.get(user=person) for person in people]
+    both, count = threading.Barrier(2), accounts._administrators
+
+    def counted() -> int:
+        """What both saw before either of them went on; unless one waits for the other."""
+        seen = count()
+        with suppress(threading.BrokenBarrierError):
+            both.wait(timeout=2)
+        return seen
+
+    monkeypatch.setattr(accounts, "_administrators", counted)
+    answers: list[str] = []
+
+    def take(row: Membership, actor: Actor) -> None:
+        try:
+            accounts.take_role(row, actor=actor, now=now())
+            answers.append("taken")
+        except Invalid:
+            answers.append("refused")
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=take, args=pair) for pair in zip(rows, reversed(actors), strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert sorted(answers) == ["refused", "taken"]
+    assert Membership.objects.filter(role=Role.ADMIN).count() == 1
 
 
 def test_only_an_administrator_for_everything_gives_roles(db: None) -> None:
