@@ -227,11 +227,15 @@ def owns(actor: Actor, run: Run) -> bool:
     return any(grant.role == Role.OWNER and grant.covers(place) for grant in actor.grants or ())
 
 
-def actor_for(user: AbstractBaseUser | AnonymousUser) -> Actor:
-    """The actor behind a logged-in user; an account without a role has no permission at all."""
+def actor_for(user: AbstractBaseUser | AnonymousUser, *, by_groups: bool = True) -> Actor:
+    """The actor behind a logged-in user; an account without a role has no permission at all.
+
+    `by_groups`: whether what the groups of the site's own log-in gave still counts.
+    """
     if not user.is_authenticated or not user.is_active:
         return Actor(kind="user", name="nobody", user_id=None, permissions=frozenset())
     rows = Membership.objects.filter(user_id=user.pk).select_related("cluster").order_by("pk")
+    rows = rows if by_groups else rows.filter(by_group=False)
     grants = tuple(Grant(row.role, row.scope, row.cluster_id, row.name, row.where) for row in rows)
     return Actor(
         kind="user",

@@ -12,9 +12,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from recovery import audit
 from recovery.access import Actor, Forbidden, Permission, actor_for, require
@@ -66,8 +68,14 @@ def authenticate(text: str, *, now: datetime) -> ApiToken:
 
 
 def actor_of(token: ApiToken) -> Actor:
-    """Whoever uses this token: its owner, held to its scopes."""
-    owner = actor_for(token.user)
+    """Whoever uses this token: its owner, held to its scopes.
+
+    Groups are told at a log-in alone, and a token needs none. So what they gave counts only for a while after the last:
+    who was let go there keeps no token for ever.
+    """
+    last = token.user.last_login
+    fresh = last is not None and timezone.now() - last < timedelta(seconds=settings.GROUP_ROLES_S)
+    owner = actor_for(token.user, by_groups=fresh)
     return replace(
         owner,
         kind="token",

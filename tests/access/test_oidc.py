@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -18,6 +19,7 @@ from pytest_django import Settings
 
 from recovery import oidc
 from recovery.access import Permission, actor_for
+from recovery.api import tokens
 from recovery.doctor.results import State
 from recovery.doctor.sign_on import examine_sign_on
 from recovery.env import ROLES_BY_GROUP, GroupRole, OidcSettings
@@ -25,7 +27,7 @@ from recovery.models import Event, Identity, Membership
 from recovery.models.access import Role, Scope
 from tests.access.provider import CLIENT_ID, CLIENT_SECRET, Provider, provider
 from tests.dashboard.conftest import text_of
-from tests.factories import make_cluster, make_user
+from tests.factories import make_cluster, make_token, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -137,6 +139,28 @@ def test_each_log_in_gives_and_takes_what_groups_say_and_leaves_what_a_person_ga
     assert User.objects.count() == 1
 
 
+def test_a_token_keeps_what_groups_gave_only_for_a_while_after_the_last_log_in(
+    idp: Provider, settings: Settings
+) -> None:
+    """Groups are told at a log-in; who was let go at the provider logs in no more, and has a token still."""
+    log_in()
+    user = User.objects.get(username="mira")
+    Membership.objects.create(user=user, role=Role.OWNER, scope=Scope.USER, name="mira")
+    text = make_token(user=user)
+    token = tokens.authenticate(text, now=timezone.now())
+    assert tokens.actor_of(token).can(Permission.OPERATE)
+    for last in (timezone.now() - timedelta(seconds=settings.GROUP_ROLES_S + 1), None):
+        User.objects.update(last_login=last)
+        token = tokens.authenticate(text, now=timezone.now())
+        actor = tokens.actor_of(token)
+        assert [grant.role for grant in actor.grants or ()] == [Role.OWNER]  # a person gave that one
+        assert not actor.can(Permission.OPERATE)
+        assert actor_for(token.user).can(Permission.OPERATE)  # a session is as young as its log-in
+    log_in()
+    token = tokens.authenticate(text, now=timezone.now())
+    assert tokens.actor_of(token).can(Permission.OPERATE)
+
+
 def test_logging_out_ends_the_session_here_and_offers_to_end_the_one_there(idp: Provider) -> None:
     client, _ = log_in()
     answer = client.post("/logout/")
@@ -154,6 +178,8 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "no nonce": ({"nonce": None}, "SuspiciousOperation"),
     "for another client": ({"aud": "wiki"}, "InvalidAudienceError"),
     "for several, and given to another": ({"aud": ["desk", "wiki"], "azp": "wiki"}, "InvalidAudienceError"),
+    "for several, and given to nobody": ({"aud": ["desk", "wiki"]}, "InvalidAudienceError"),
+    "for this desk, and given to another": ({"azp": "wiki"}, "InvalidAudienceError"),
     "from another issuer": ({"iss": "https://elsewhere.example"}, "InvalidIssuerError"),
     "over": ({"iat": NOW - 7200, "exp": NOW - 3600}, "ExpiredSignatureError"),
     "without an end": ({"exp": None}, "MissingRequiredClaimError"),
