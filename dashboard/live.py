@@ -82,6 +82,16 @@ def may_hear(actor: Actor, change: Change) -> bool:
     return change.kind in ("policy", "desk")
 
 
+def ends(actor: Actor, change: Change) -> bool:
+    """Whether it ended the sessions of that account: who hears is then asked anew who they are."""
+    verbs = ("account.role_changed", "account.password_changed")
+    return change.kind == "account" and change.subject == str(actor.user_id) and change.verb in verbs
+
+
+def never(change: Change) -> bool:
+    return False
+
+
 _COLUMNS = ("id", "subject_kind", "subject_id", "incident_id", "verb")
 
 
@@ -207,10 +217,14 @@ async def stream(
     after: int | None,
     *,
     hears: Callable[[Change], bool],
+    over: Callable[[Change], bool] = never,
     heartbeat_s: float = HEARTBEAT_S,
     life_s: float = LIFE_S,
 ) -> AsyncGenerator[str, None]:
-    """The body of one stream: what was missed since the id `after`, then changes, and a comment line when silent."""
+    """The body of one stream: what was missed since the id `after`, then changes, and a comment line when silent.
+
+    Ends with its time, or with a change after which it is `over`; the browser comes again.
+    """
     end = monotonic() + life_s
     async with here.listen() as queue:
         yield "retry: 2000\n\n"
@@ -227,6 +241,8 @@ async def stream(
             except TimeoutError:
                 yield ": still here\n\n"
             else:
+                if told is not None and over(told):
+                    return
                 if told is not None and not hears(told):
                     continue
                 yield RESET if told is None else told.message()

@@ -36,7 +36,7 @@ async def live(request: HttpRequest) -> HttpResponseBase:
     told = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
     after = int(told) if told.isdecimal() and len(told) < 19 else None
     return StreamingHttpResponse(
-        feed.stream(feed.hub(), after, hears=partial(feed.may_hear, actor)),
+        feed.stream(feed.hub(), after, hears=partial(feed.may_hear, actor), over=partial(feed.ends, actor)),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )

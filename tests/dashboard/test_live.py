@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -17,6 +18,7 @@ from django.test import AsyncClient
 
 from dashboard import live
 from dashboard.live import BATCH, QUEUE, RESET, Change, Hub, fetch_since, newest_id, stream
+from recovery.access import Actor
 from tests.factories import make_event, make_incident
 
 T = TypeVar("T")
@@ -242,6 +244,43 @@ def test_a_resumed_stream_begins_with_what_was_missed() -> None:
         table.add(1, 2, 3)
         body = stream(table.hub(), 1, hears=everything)
         assert [m.split("\n")[0] for m in await changes_of(body, 2)] == ["id: 2", "id: 3"]
+        await body.aclose()
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "verb", "ended"),
+    [
+        ("account", "7", "account.role_changed", True),
+        ("account", "7", "account.password_changed", True),
+        ("account", "7", "account.logged_in", False),
+        ("account", "8", "account.role_changed", False),
+        ("incident", "7", "incident.acting", False),
+    ],
+)
+def test_a_stream_ends_with_the_sessions_of_its_account(kind: str, subject: str, verb: str, ended: bool) -> None:
+    """Who hears is then asked anew who they are, and told nothing more before."""
+    mine = Actor(kind="user", name="ada", user_id=7, permissions=frozenset())
+
+    async def work() -> None:
+        table = Table()
+        body = stream(table.hub(), 0, hears=everything, over=partial(live.ends, mine))
+
+        async def happens() -> None:
+            while not table.asked:
+                await asyncio.sleep(0)
+            table.changes += [Change(id=1, kind=kind, subject=subject, incident=None, verb=verb)]
+            table.add(2)
+
+        happening = asyncio.create_task(happens())
+        told: list[str] = []
+        async for text in body:
+            told += [text.split("\n")[0]] if text.startswith("id") else []
+            if "id: 2" in told:
+                break
+        assert told == ([] if ended else ["id: 1", "id: 2"])
+        await happening
         await body.aclose()
 
     run(work())
