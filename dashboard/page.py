@@ -74,6 +74,8 @@ def _answer(
     try:
         if of is not None and request.actor.can(Permission.VIEW):
             _reach(of, cast(int, kwargs["pk"]), request.actor, permission)
+        if _holds_nul(request):
+            return HttpResponse("A text holds a NUL, which no database keeps.", status=400, content_type="text/plain")
         require(request.actor, permission, EVERYTHING if of is None and permission is not Permission.VIEW else None)
         return confirm.ask(request, request.user, permission) or view(request, *args, **kwargs)
     except Forbidden as refusal:
@@ -81,6 +83,12 @@ def _answer(
     except Http404 as missing:
         # here and not by Django's handler: with DEBUG that one shows its own page, outside the shell
         return errors.not_found(request, missing)
+
+
+def _holds_nul(request: HttpRequest) -> bool:
+    """Nobody types it, and not every database says no to it in the same way."""
+    sent = (*request.GET.lists(), *request.POST.lists())
+    return any("\0" in text for name, texts in sent for text in (name, *texts))
 
 
 def _reach(of: type[Model], pk: int, actor: Actor, permission: Permission) -> None:

@@ -216,6 +216,22 @@ def test_nothing_is_changed_by_following_a_link(path: str, clients: dict[str, Cl
     assert _stored() == before
 
 
+def test_a_text_that_no_database_keeps_is_refused(clients: dict[str, Client], numbers: dict[str, int]) -> None:
+    before = _stored()
+    not_there = ("{token}", "{channel}", "{delivery}", "{role}", "{account}", "{suspect}", "{action}", "{promotion}")
+    for path in CHANGES:
+        if any(name in path for name in not_there):
+            continue
+        given = {"reason": "be\0cause", "comment": "\0", "hash": "x"}
+        assert clients["admin"].post(path.format(**numbers), given).status_code == 400, path
+    assert _stored() == before
+
+
+def test_nor_is_it_looked_for(clients: dict[str, Client], numbers: dict[str, int]) -> None:
+    for path in ("/search/?q=a%00b", "/audit/?actor=%00", "/incidents/?show=%00", "/nodes/?q=%00"):
+        assert clients["admin"].get(path).status_code == 400
+
+
 @pytest.mark.parametrize("path", CHANGES)
 def test_a_form_from_elsewhere_is_refused(path: str, clients: dict[str, Client], numbers: dict[str, int]) -> None:
     strict = Client(enforce_csrf_checks=True)
