@@ -13,11 +13,14 @@ from recovery.selectors.scope import visible_to
 
 PER_PAGE = 100
 SUBJECTS = {
-    kind: kind.replace("_", " ").capitalize()
-    for kind in (
-        "incident", "action", "recommendation", "policy", "cluster", "node", "job", "attempt", "account", "token",
-        "push_token", "audit",
-    )
+    "desk": "Automation everywhere",
+    **{
+        kind: kind.replace("_", " ").capitalize()
+        for kind in (
+            "incident", "action", "recommendation", "policy", "promotion", "run", "job", "attempt", "cluster",
+            "outbreak", "node", "channel", "account", "token", "push_token", "audit",
+        )
+    },
 }  # fmt: skip
 
 

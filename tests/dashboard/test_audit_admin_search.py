@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
+from django.conf import settings
 from django.test import Client
 
 from recovery.models import Cluster, Event
@@ -44,6 +46,13 @@ def test_the_trail_is_paged_by_id_so_that_a_page_stays_the_same(read: Read) -> N
     assert "Newest" in read(f"/audit/?{older}")
 
 
+def test_every_subject_that_the_code_records_can_be_chosen(read: Read) -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in (settings.BASE_DIR / "recovery").rglob("*.py"))
+    recorded = set(re.findall(r'subject_kind="(\w+)"', code))
+    assert {"desk", "run", "channel", "outbreak"} <= recorded
+    assert recorded <= set(re.findall(r'<option value="(\w+)"', read("/audit/")))
+
+
 def test_the_trail_filters_by_subject_and_actor(read: Read) -> None:
     make_event(reason="first.", actor_name="mira", subject_kind="cluster")
     make_event(reason="second.", actor_name="jonas")
@@ -79,7 +88,7 @@ def test_an_operator_pauses_automation_from_every_page(clients: dict[str, Client
 
 def test_only_an_administrator_arms_it_again(clients: dict[str, Client]) -> None:
     cluster = make_cluster(name="alpha", paused_at=ago(60), paused_by="mira", paused_reason="fabric work")
-    assert "An administrator arms it again." in text_of(clients["operator"].get("/admin/"))
+    assert "A policy administrator or an administrator arms it again." in text_of(clients["operator"].get("/admin/"))
     response = clients["admin"].post(f"/clusters/{cluster.pk}/arm/", {"reason": "done"}, follow=True)
     assert "Automation is armed again on alpha" in text_of(response)
     assert Cluster.objects.get().paused_at is None
