@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import time
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +19,7 @@ import django
 from tests.daemons import PROJECT
 
 FOLDER = PROJECT / "var" / "migrated"
+KEPT_S = 86_400
 DECIDING = ("recovery/migrations", "recovery/models", "recovery/core", "recovery/apps.py", "tests/migrated.py")
 
 
@@ -46,7 +48,8 @@ class Migrated:
         with connection.cursor() as cursor:
             cursor.execute("VACUUM INTO %s", [str(fresh)])
         for older in self.path.parent.glob("*.sqlite3"):
-            older.unlink()
+            if time.time() - older.stat().st_mtime > KEPT_S:  # a younger one may just be copied by a session of its own
+                older.unlink(missing_ok=True)
         fresh.replace(self.path)
         self._release()
 
