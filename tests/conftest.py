@@ -12,6 +12,7 @@ import pytest
 from django.db import connections, transaction
 from django.db.backends.base.operations import BaseDatabaseOperations
 from django.test import Client
+from hypothesis import settings as property_settings
 from pytest_django import DjangoDbBlocker
 
 from recovery.models.access import Role
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 loopback.guard()
+# A property holds or doesn't; how long an example takes is the machine's affair.
+property_settings.register_profile("any machine", deadline=None)
+property_settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True)
