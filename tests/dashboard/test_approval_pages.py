@@ -59,6 +59,17 @@ def test_the_box_says_who_must_agree_who_has_and_who_is_missing(
     assert (Agreement.objects.count(), Decision.objects.count()) == (1, 0)
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(1, "○ an approver, or mira, whose job it is"), (2, "○ 2 approvers; mira, whose job it is, counts as one")],
+)
+def test_the_jobs_owner_is_one_of_those_who_agree_not_all_of_them(
+    count: int, said: str, as_approver: Client, question: Question
+) -> None:
+    asks(question, count=count, owner=True)
+    assert said in text_of(as_approver.get(question.page))
+
+
 def test_who_lacks_the_role_may_reject_and_learns_who_approves(
     as_approver: Client, admin: User, question: Question
 ) -> None:
