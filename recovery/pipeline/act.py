@@ -25,12 +25,13 @@ from recovery.core.types import ActionKind, JobState
 from recovery.models import Action, Attempt
 from recovery.pipeline import marks
 from recovery.pipeline.act_endings import ENDINGS, give_up
+from recovery.pipeline.call_results import ACCEPTED, FOR_NOW, REFUSED, accepted_in, begun_in, was_refused
 from recovery.pipeline.calls import Target, command, make, target_of
 from recovery.pipeline.job_rows import fingerprint_in, fingerprint_of
 from recovery.pipeline.observe import ON_NODES, job_of, world_of
 from recovery.pipeline.subject import subject_of, submitted_id
 from recovery.pipeline.transition import LostRace, advance_action
-from recovery.pipeline.veto import other_job, veto, why_stopped
+from recovery.pipeline.veto import midway, other_job, veto, why_stopped
 from recovery.slurm.base import JobRecord, SlurmClient, SlurmError, SlurmRefused
 
 CALLS_PER_LOOK = 8  # an exclusion takes four calls and a read after each; more in one look means a loop
@@ -90,10 +91,10 @@ def _doubt(
     if not step.step.is_call:
         return None
     doubt = _doubt_about_repeat(action, step.step, now=now)
-    begun = {call["operation"] for call in action.calls} - {step.step, Step.SET_ADMIN_COMMENT}
+    begun = begun_in(action) - {step.step, Step.SET_ADMIN_COMMENT}
     if doubt is None and not begun:  # nothing had an effect yet: the facts must still hold
         doubt = veto(action, attempt, record, client=client, now=now)
-    return doubt
+    return doubt or midway(action, attempt, record, step.step, now=now)
 
 
 def _is_other_job(attempt: Attempt, record: JobRecord) -> bool:
@@ -108,10 +109,10 @@ def _is_other_job(attempt: Attempt, record: JobRecord) -> bool:
 def _doubt_about_repeat(action: Action, step: Step, *, now: datetime) -> Next | None:
     """Why a call that was begun before and shows no effect is not simply made again."""
     earlier = [call for call in action.calls if call["operation"] == step]
-    refusals = [call["result"] for call in earlier if call.get("result", "").startswith("refused")]
+    refusals = [call["result"] for call in earlier if was_refused(call)]
     if len(refusals) >= REFUSALS:
         return Next(step=Step.FAIL, reason=f"Slurm refuses: {refusals[-1]}")
-    if not earlier or refusals:
+    if not earlier or was_refused(earlier[-1]):
         return None
     # No answer is not a no: the controller may still carry it out, and a second requeue would then hit a running job.
     begun = datetime.fromisoformat(earlier[-1]["begun_at"])
@@ -126,7 +127,7 @@ def _intent(action: Action, attempt: Attempt, target: Target, *, client: SlurmCl
     return Intent(
         kind=kind, exclude_nodes=tuple(action.exclude_nodes), attempt_number=attempt.number,
         attempt_state=JobState(attempt.state), attempt_nodes=tuple(attempt.nodes),
-        begun=frozenset(call["operation"] for call in action.calls), parameters=action.parameters, mark=mark,
+        begun=begun_in(action), accepted=accepted_in(action), parameters=action.parameters, mark=mark,
     )  # fmt: skip
 
 
@@ -135,7 +136,7 @@ def _note_new_job(action: Action, world: World, *, now: datetime) -> None:
     if world.new is None or submitted_id(action) == world.new.job_id:
         return
     calls, place = list(action.calls), max(i for i, call in enumerate(action.calls) if call["operation"] == "submit")
-    found = f"accepted: {world.new.job_id}"
+    found = f"{ACCEPTED}: {world.new.job_id}"
     calls[place] = {**calls[place], "answer": world.new.job_id, "result": found}
     _store_calls(action, calls, f"action.found.{Step.SUBMIT}", now=now, reason=f"Slurm lists job {world.new.job_id}.")
 
@@ -146,10 +147,10 @@ def _call(action: Action, step: Step, target: Target, *, client: SlurmClient, cl
     begun, answer = action.calls, ""
     try:
         answer = make(step, target, client)
-        result, accepted = f"accepted: {answer}" if answer else "accepted", True
+        result, accepted = f"{ACCEPTED}: {answer}" if answer else ACCEPTED, True
     except SlurmRefused as error:
-        # Refused may mean "is already so" (a requeue of a pending job): the next reading of the job tells.
-        result, accepted = f"refused: {error}", False
+        # Refused may mean "is already so" (a requeue of a pending job), by somebody else: the next reading tells.
+        result, accepted = f"{REFUSED if error.permanent else FOR_NOW}{error}", False
         if step is Step.SET_ADMIN_COMMENT and error.permanent:
             marks.note_refusal(target, str(error), now=clock())
     except SlurmError as error:

@@ -12,8 +12,12 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.plans import RULES, Step, Then
 from recovery.core.types import ActionKind, Outcome
 from recovery.models import Action
+from recovery.pipeline.call_results import begun_in
 from recovery.pipeline.decide import close
 from recovery.pipeline.transition import advance, advance_action
+
+# Of a held requeue that did not get as far as its release.
+LEFT_HELD = "Where the job waits, held by our requeue: propose its release, or cancel it."
 
 
 def _converge(action: Action, reason: str, now: datetime) -> None:
@@ -54,6 +58,8 @@ def _refuse(action: Action, reason: str, now: datetime) -> None:
 
 def give_up(action: Action, reason: str, now: datetime) -> None:
     """It was begun, or could not be: a person has to look."""
+    if Step.REQUEUE_HOLD in begun_in(action) and Step.RELEASE not in begun_in(action):
+        reason = f"{reason} {LEFT_HELD}"
     with transaction.atomic():
         advance_action(action, ActionState.FAILED, now=now, why=reason, observed_at=now, detail=reason[:500])
         advance(

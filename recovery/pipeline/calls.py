@@ -147,7 +147,7 @@ def command(step: Step, target: Target, client: SlurmClient) -> str:
             return (
                 client.preview(Operation.RELEASE, target.released())
                 if target.new_id or not _is_new(target)
-                else ("scontrol release, of the new job")
+                else "release, of the new job: its id is not known yet"
             )
         case Step.SET_TIME_LIMIT:
             return client.preview(Operation.SET_TIME_LIMIT, job_id, value=str(given["seconds"]))

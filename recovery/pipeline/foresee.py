@@ -21,6 +21,7 @@ SPACE_EVERY = timedelta(minutes=5)  # free space is asked for
 EVERY = timedelta(minutes=1)  # … where it is scarce, or something was warned of
 SCARCE = 10  # saves that fit: below this, space can run out within minutes as others write too
 HISTORY = 60  # checkpoints that count, the newest by step: rhythm and rotation of today
+ELSEWHERE = "Not in the folder that the run uses now; the one where it was seen is not looked at any more."
 _CUT = 300  # characters that the table holds
 
 AskRoom = Callable[..., Room]
@@ -68,16 +69,18 @@ def _is_scarce(stored: Outlook) -> bool:
 
 def history_of(run: Run) -> list[Saved]:
     """The newest by step, as the rules of core/checkpoints.py take them."""
-    columns = ("step", "first_seen_at", "changed_at", "state", "size_bytes", "fingerprint")
+    columns = ("step", "first_seen_at", "changed_at", "state", "detail", "size_bytes", "fingerprint")
     return [_saved(row) for row in Checkpoint.objects.filter(run=run).only(*columns).order_by("-step")[:HISTORY]]
 
 
 def _saved(row: Checkpoint) -> Saved:
-    """Removed is what was seen there once: it has a digest. What was seen of its removal is no writing."""
+    """Removed is what was seen there once: it has a digest. What was seen of its removal is no writing. One that lies
+    in another folder was not removed, and no rotation takes it.
+    """
     state = CheckpointState(row.state)
     missing = state is CheckpointState.MISSING
     at = row.first_seen_at if missing else row.changed_at or row.first_seen_at
-    removed = missing and row.fingerprint != ""
+    removed = missing and row.fingerprint != "" and row.detail != ELSEWHERE
     return Saved(step=row.step, at=at, state=state, size_bytes=row.size_bytes, removed=removed)
 
 

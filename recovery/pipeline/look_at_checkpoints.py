@@ -20,7 +20,7 @@ from recovery.core.types import CheckpointState, SignalKind
 from recovery.models import Attempt, Checkpoint, Run
 from recovery.models import Signal as SignalRow
 from recovery.models.progress import WORD_PATH
-from recovery.pipeline.foresee import foresee_checkpoints
+from recovery.pipeline.foresee import ELSEWHERE, foresee_checkpoints
 from recovery.sources.checkpoints import FolderScan, scan_checkpoints
 from recovery.sources.marks import NONE as NO_FOLDER
 from recovery.sources.marks import folder_mark
@@ -170,12 +170,10 @@ def _store(attempt: Attempt, run: Run, found: FolderScan, known: Mapping[str, Ch
             _withdraw_word(row, seen_steps, now=now)
             continue
         gone = row.path not in seen and row.state != CheckpointState.MISSING
-        if gone and (whole or row.step >= oldest):
-            row.state, row.detail, row.checked_at = (
-                CheckpointState.MISSING,
-                REMOVED,
-                now,
-            )
+        elsewhere = not row.path.startswith(f"{run.checkpoint_dir.rstrip('/')}/")
+        if gone and (whole or elsewhere or row.step >= oldest):
+            row.state, row.checked_at = CheckpointState.MISSING, now
+            row.detail = ELSEWHERE if elsewhere else REMOVED
             row.save()
 
 

@@ -18,7 +18,7 @@ from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.job_facts import restorable
 from recovery.pipeline.scripts import check_environment, why_not_resubmitted
 from recovery.pipeline.subject import MARK, held_by_us
-from recovery.slurm.base import SlurmClient
+from recovery.slurm.base import HELD_BY_REQUEUE, SlurmClient
 
 LONGEST_S = 364 * 86_400.0  # Slurm takes a year for unlimited
 TOO_GREAT = 1e15  # for any number that an action takes; a whole number of JSON may be too great for a float
@@ -62,7 +62,7 @@ def offered(attempt: Attempt) -> list[ActionKind]:
     job, state = attempt.job, JobState(attempt.state)
     waits, runs = state is JobState.PENDING, state is JobState.RUNNING
     ended = state in _ENDED
-    held = job.state_reason in HELD or job.state_reason == "JobHeldAdmin"
+    held = job.state_reason in HELD or job.state_reason in ("JobHeldAdmin", HELD_BY_REQUEUE)
     rows = Node.objects.filter(cluster=job.cluster_id, name__in=attempt.nodes)
     ours = any(MARK in reason for reason in rows.values_list("reason", flat=True))
     fits = {

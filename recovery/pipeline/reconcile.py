@@ -12,11 +12,13 @@ from datetime import UTC, datetime, timedelta
 from django.conf import settings
 
 from recovery.core.lifecycle import ActionState, IncidentState
+from recovery.core.plans import Step
 from recovery.core.speech import steps
 from recovery.core.types import FailureClass, FindingKind, JobState, Outcome
 from recovery.models import Attempt, Cluster, Incident, Recommendation
 from recovery.pipeline import account, decide, earned, fleet, node_memory, suspects
 from recovery.pipeline.act import carry_out
+from recovery.pipeline.call_results import begun_in
 from recovery.pipeline.diagnose import diagnose_incident, has_new_evidence, rest_on_outbreak
 from recovery.pipeline.leasing import ClientFor, Clock, with_lease
 from recovery.pipeline.limit_near import close_limit_near
@@ -27,7 +29,7 @@ from recovery.pipeline.ruling import apply_policy
 from recovery.pipeline.successor import successor
 from recovery.pipeline.transition import advance
 from recovery.pipeline.undoing import end_undoing
-from recovery.pipeline.verify import close_slowdown, verify_incident, watch_danger
+from recovery.pipeline.verify import close_slowdown, verify_incident, was_read_to_its_end, watch_danger
 from recovery.pipeline.veto import moved_since
 from recovery.pipeline.watch import batches_of, watch_attempts, watch_cluster
 from recovery.selectors import current_policy
@@ -37,6 +39,8 @@ STEPS_PER_LOOK = 6  # detected → diagnosed → recommended → decided → act
 QUIET_AFTER, QUIET_RHYTHM = timedelta(minutes=15), timedelta(seconds=30)
 FORGOTTEN = timedelta(days=1)  # a case that nobody brings back for so long is given up
 
+# Calls that, where they had an effect after all, show in the job itself: no hold, no second job, no file stays behind.
+LEAVE_NOTHING = frozenset({Step.SET_ADMIN_COMMENT, Step.SET_TIME_LIMIT, Step.REQUEUE, Step.CANCEL})
 BEFORE_DECISION = frozenset({IncidentState.DETECTED, IncidentState.DIAGNOSED, IncidentState.RECOMMENDED})
 
 
@@ -116,9 +120,8 @@ def _step(incident: Incident, *, client: SlurmClient, clock: Clock) -> datetime 
     if incident.kind == FindingKind.UNDOING and state not in (IncidentState.ACTING, IncidentState.AWAITING_DECISION):
         if state is not IncidentState.NEEDS_PERSON:
             end_undoing(incident, now=now)
-    elif state in BEFORE_DECISION and _moves_again(incident, incident.attempt):
-        why = f"The job moves again: step {steps(incident.attempt.last_step)} was seen."
-        decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)
+    elif _may_be_over(incident) and _is_over(incident, now=now):
+        return None
     elif state is IncidentState.DETECTED:
         if not _awaits_a_picture(incident) and not about_to_settle(incident.run, now=now):
             diagnose_incident(incident, now=now)
@@ -206,20 +209,38 @@ def _watch(incident: Incident, *, now: datetime) -> None:
 
 
 def _is_over(incident: Incident, *, now: datetime) -> bool:
-    """Whether what the case is about has passed by itself; then it was closed."""
-    if _moves_again(incident, incident.attempt):
-        why = f"The job moves again: step {steps(incident.attempt.last_step)} was seen."
-        decide.close(incident, Outcome.FALSE_ALARM, why=why, now=now)
-        return True
+    """Whether what the case is about has passed by itself; then it was closed, or will be when its log was read."""
+    attempt = incident.attempt
+    if incident.kind == FindingKind.HANG and attempt.state in (JobState.RUNNING, JobState.COMPLETED):
+        return _stands_no_more(incident, attempt, now=now)
     if incident.kind == FindingKind.SLOWDOWN:
         return close_slowdown(incident, now=now)
     return incident.kind == FindingKind.LIMIT_NEAR and close_limit_near(incident, now=now)
 
 
-def _moves_again(incident: Incident, attempt: Attempt) -> bool:
-    if incident.kind != FindingKind.HANG:
+def _stands_no_more(incident: Incident, attempt: Attempt, *, now: datetime) -> bool:
+    """A job that hung moves again, or came to its proper end: that one must not be started once more."""
+    moved, completed = moved_since(incident, attempt), attempt.state == JobState.COMPLETED
+    if not moved and not completed:
         return False
-    return attempt.state == JobState.RUNNING and moved_since(incident, attempt)
+    if completed and not was_read_to_its_end(attempt, now=now):
+        return True
+    ended = f"The job has ended by itself as completed, at step {steps(attempt.last_step)}."
+    why = ended if completed else f"The job moves again: step {steps(attempt.last_step)} was seen."
+    decide.close(incident, Outcome.FALSE_ALARM if moved else Outcome.STOPPED_ON_PURPOSE, why=why, now=now)
+    return True
+
+
+def _may_be_over(incident: Incident) -> bool:
+    """Of a hang before it is decided, and where a person is asked to look only because an action failed that left
+    nothing behind. _watch asks for itself.
+    """
+    if incident.state in BEFORE_DECISION:
+        return incident.kind == FindingKind.HANG
+    if incident.state != IncidentState.NEEDS_PERSON or incident.trouble or incident.new_attempt_id is not None:
+        return False
+    action = incident.actions.order_by("intended_at", "pk").last()
+    return action is not None and action.state == ActionState.FAILED and begun_in(action) <= LEAVE_NOTHING
 
 
 def _watch_decision(incident: Incident, *, now: datetime) -> None:

@@ -11,6 +11,8 @@ from django.db.models import Q
 from recovery.core.lifecycle import ActionState
 from recovery.core.types import RESTARTS, ActionKind
 from recovery.models import Action, Attempt, Incident, Job, Recommendation
+from recovery.pipeline.call_results import begun_in
+from recovery.slurm.base import HELD_BY_REQUEUE
 
 ENDS_ATTEMPT = [kind.value for kind in ActionKind if kind.ends_attempt]
 RESTARTING = [kind.value for kind in RESTARTS if kind.ends_attempt]
@@ -87,8 +89,11 @@ def ended_by_us(attempt: Attempt) -> bool:
 def held_by_us(job: Job) -> bool:
     """Whether the job has an administrator's hold, and ours was the last thing that we did to it.
 
-    What was started after our hold was let go by somebody: the hold that it has now is theirs.
+    What was started after our hold was let go by somebody: the hold that it has now is theirs. Or it waits in a held
+    requeue of ours that was never released, because what was to follow failed.
     """
+    if job.state_reason == HELD_BY_REQUEUE:
+        return _requeued_held_by_us(job)
     if job.state_reason != "JobHeldAdmin":
         return False
     kinds = (ActionKind.HOLD, ActionKind.RELEASE)
@@ -99,3 +104,15 @@ def held_by_us(job: Job) -> bool:
     if last is None or last.kind != ActionKind.HOLD or last.observed_at is None:
         return False
     return not any(started and started > last.observed_at for started in attempts.values())
+
+
+def _requeued_held_by_us(job: Job) -> bool:
+    """Whether a call of ours, which Slurm did not refuse, made this very requeue."""
+    actions = Action.objects.filter(incident__run=job.run_id, kind=ActionKind.REQUEUE_EXCLUDING)
+    last = Attempt.objects.filter(job=job, number=job.restart_count - 1).first()
+    if last is None:
+        return False
+    return any(
+        action.parameters.get("attempt", action.incident.attempt_id) == last.pk and "requeue_hold" in begun_in(action)
+        for action in actions.select_related("incident")
+    )

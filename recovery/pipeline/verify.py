@@ -18,12 +18,12 @@ from recovery.core.verify import Check, CheckKey, RestoreVerdict, advise, danger
 from recovery.models import Attempt, Checkpoint, Incident, Job
 from recovery.pipeline.decide import close
 from recovery.pipeline.facts import attempt_facts, limits
-from recovery.pipeline.foresee import history_of
+from recovery.pipeline.foresee import ELSEWHERE, history_of
 from recovery.pipeline.subject import waited_for
 from recovery.pipeline.successor import is_ours, successor, waiting_job
 from recovery.pipeline.transition import advance
 from recovery.pipeline.verify_checks import BY_WORD, checks_of, is_overdue, store_checks, waiting_checks
-from recovery.pipeline.verify_facts import Sight, look_at, step_time
+from recovery.pipeline.verify_facts import Sight, look_at, saves_elsewhere, step_time
 
 HELD = timedelta(minutes=1)  # a job that was put back and released is not held; a picture may be a little older
 HELD_AGAIN = "The job is back in the queue, but held"
@@ -31,6 +31,7 @@ GONE = timedelta(minutes=10)  # so long a job that waits may be missing from the
 # A restarted job that is cancelled is often submitted anew, changed: so long its run is waited for before the case
 # ends.
 SUBMITTED_ANEW = timedelta(minutes=5)
+UNREAD = timedelta(minutes=10)  # so long the last words of a job that has completed are waited for
 MOVED = timedelta(seconds=5)  # an estimate is stored anew where it has moved by more than this, and than a tenth
 
 
@@ -219,6 +220,8 @@ def _danger(incident: Incident, sight: Sight, trouble: Trouble) -> dict[str, Any
     attempt = sight.attempt
     if trouble.outcome not in STARTED_WRONG or sight.expected is None or attempt.state in TERMINAL_STATES:
         return _NO_DANGER
+    if saves_elsewhere(attempt):
+        return _NO_DANGER
     began = sight.restore.step or 0
     found = danger_ahead(
         good_step=sight.expected, saved=history_of(incident.run), at_step=max(began, attempt.last_step or 0),
@@ -238,7 +241,7 @@ def _lost(incident: Incident, sight: Sight, trouble: Trouble) -> str:
     """Whether the good checkpoint is gone already."""
     if trouble.outcome not in STARTED_WRONG or sight.expected is None:
         return ""
-    there = Checkpoint.objects.filter(run=incident.run, step=sight.expected)
+    there = Checkpoint.objects.filter(run=incident.run, step=sight.expected).exclude(detail=ELSEWHERE)
     state = there.order_by("-checked_at").values_list("state", "completed_at").first()
     if state is None or sight.attempt.started_at is None:
         return ""
@@ -255,18 +258,20 @@ def _ended_quietly(incident: Incident, attempt: Attempt, *, now: datetime) -> bo
         why = f"Attempt {attempt.number} of job {attempt.job.job_id} was cancelled."
         _cancelled(incident, why, stopped=attempt.job, at=attempt.ended_at or now, now=now)
         return True
-    if (
-        attempt.state == JobState.COMPLETED
-        and attempt.read_at
-        and attempt.ended_at
-        and attempt.read_at > attempt.ended_at
-    ):
+    if attempt.state == JobState.COMPLETED and was_read_to_its_end(attempt, now=now):
         why = (
             f"The job ended by itself as completed, at step {steps(attempt.last_step)}; no further checkpoint was seen."
         )
         close(incident, Outcome.STOPPED_ON_PURPOSE, why=why, now=now)
         return True
     return False
+
+
+def was_read_to_its_end(attempt: Attempt, *, now: datetime) -> bool:
+    """Whether its last words were looked for since it ended; where its log can't be read, they are not waited for."""
+    if attempt.ended_at is None:
+        return False
+    return (attempt.read_at is not None and attempt.read_at > attempt.ended_at) or now - attempt.ended_at > UNREAD
 
 
 def _cancelled(incident: Incident, why: str, *, stopped: Job, at: datetime, now: datetime) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 
@@ -11,6 +11,7 @@ from django.db.models import Q
 
 from recovery.core.lifecycle import ActionState
 from recovery.core.series import typical_step_time
+from recovery.core.speech import steps
 from recovery.core.types import ActionKind, CheckpointState, Sample, SignalKind
 from recovery.core.verify import (
     CheckKey,
@@ -57,10 +58,34 @@ def look_at(incident: Incident, attempt: Attempt, *, now: datetime) -> Sight:
     expected, told = expected_step(incident, attempt), told_by(attempt)
     interval = log_interval(attempt)
     restore = judge_restore(expected_step=expected, told=told, log_interval=interval)
+    if unsound := _loaded_unsound(incident, attempt):
+        restore = replace(restore, contradictions=(*restore.contradictions, unsound))
     following = next_checkpoint(incident.run, attempt, beyond=restore.step or expected or 0, log_interval=interval)
     return Sight(
         attempt=attempt, expected=expected, told=tuple(told), restore=restore, following=following, now=now
     )  # fmt: skip
+
+
+def _loaded_unsound(incident: Incident, attempt: Attempt) -> str:
+    """What speaks against the trainer's word that it loaded a step: on disk that checkpoint is not whole."""
+    if attempt.restored_step is None:
+        return ""
+    rows = list(Checkpoint.objects.filter(run=incident.run, step=attempt.restored_step).exclude(attempt=attempt))
+    unsound = [row for row in rows if row.state in (CheckpointState.TORN, CheckpointState.ANNOUNCED)]
+    if not unsound or any(row.state == CheckpointState.COMPLETE for row in rows):
+        return ""
+    state = "torn" if unsound[0].state == CheckpointState.TORN else "not complete"
+    return (
+        f"The trainer says that it loaded step {steps(attempt.restored_step)}, but that checkpoint is {state} on disk."
+    )
+
+
+def saves_elsewhere(attempt: Attempt) -> bool:
+    """Whether its own log names another folder for its saves than the one that the run's checkpoints lie in."""
+    kinds = [SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE]
+    line = attempt.signals.filter(kind__in=kinds).exclude(path="").order_by("-at", "-pk").first()
+    folder = attempt.job.run.checkpoint_dir.rstrip("/")
+    return line is not None and folder != "" and not f"{line.path.rstrip('/')}/".startswith(f"{folder}/")
 
 
 def told_by(attempt: Attempt) -> list[Told]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from recovery.core.eligible import Eligible
 from recovery.core.plans import Next, Step
 from recovery.core.plans.base import refuse
 from recovery.core.policy import frozen_by
@@ -17,12 +18,12 @@ from recovery.pipeline.fleet import why_held
 from recovery.pipeline.observe import as_read
 from recovery.pipeline.others import in_records, in_the_way
 from recovery.pipeline.recommend import shown_hash
-from recovery.pipeline.subject import held_by_us
+from recovery.pipeline.subject import held_by_us, submitted_id
 from recovery.selectors import current_policy
 from recovery.slurm.base import HELD_BY_PEOPLE, JobRecord, SlurmClient, SlurmError
 
 # What puts a job back into the queue, whose other hold would then be in the way.
-_PUT_BACK = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER, ActionKind.RESUBMIT})
+PUT_BACK = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER, ActionKind.RESUBMIT})
 LEFT_FOR_UNDO = timedelta(minutes=5)  # a limit is not set back where the job would reach it at once
 IN_HEALTH = timedelta(minutes=1)  # so long a node must have been seen without a fault before it is resumed
 
@@ -46,6 +47,26 @@ def veto(
     if shown_hash(action.recommendation, attempt) != action.recommendation.hash:
         return refuse("the job is not as it was when this was decided")
     return _special(action, attempt, record, now=now) or _taken_up(action, attempt, client=client)
+
+
+def midway(action: Action, attempt: Attempt, record: JobRecord | None, step: Step, *, now: datetime) -> Next | None:
+    """Reasons not to go on with what was begun: what the next call rests on is asked again."""
+    if action.kind == ActionKind.RESUBMIT and step is Step.CANCEL:
+        attempt.refresh_from_db()
+        if why := _moves(action, attempt, record):
+            stays = f"the new job {submitted_id(action)} waits, held: cancel it"
+            return Next(step=Step.FAIL, reason=f"It was begun, but {why}; {stays}.")
+    if step is Step.SET_EXCLUDED_NODES and record is not None:
+        return _exclusion_midway(action, as_read(attempt.job, record), now=now)
+    return None
+
+
+def _exclusion_midway(action: Action, job: Job, *, now: datetime) -> Next | None:
+    """While the old attempt was completing, nodes may have gone, too."""
+    places, few = _places_left(action, job, now=now)
+    if places.nodes is None:
+        return Next(step=Step.WAIT, reason=f"How many nodes would remain is not known. {places.reason}")
+    return Next(step=Step.FAIL, reason=f"Nothing was excluded: {few}.") if few else None
 
 
 def why_stopped(action: Action, *, now: datetime) -> str:
@@ -102,7 +123,7 @@ def moved_since(incident: Incident, attempt: Attempt) -> bool:
 
 
 def _is_held(action: Action, record: JobRecord | None) -> str:
-    put_back = ActionKind(action.kind) in _PUT_BACK and record is not None
+    put_back = ActionKind(action.kind) in PUT_BACK and record is not None
     if put_back and record is not None and record.state_reason in HELD_BY_PEOPLE:
         return "somebody holds the job, and that hold is not ours"
     return ""
@@ -123,19 +144,23 @@ def _special(action: Action, attempt: Attempt, record: JobRecord | None, *, now:
 
 def _exclusion(action: Action, job: Job, *, now: datetime) -> Next | None:
     """An exclusion never leaves the job fewer nodes than it needs; nodes may have gone since it was proposed."""
-    excluded = set(action.exclude_nodes)
-    wanted = excluded & set(job.required_nodes)
+    wanted = set(action.exclude_nodes) & set(job.required_nodes)
     if wanted:
         reason = f"The job was submitted for {', '.join(sorted(wanted))} by name: without it, it could never start."
         return Next(step=Step.FAIL, reason=reason)
-    places = eligible_nodes(job, now=now)
+    places, few = _places_left(action, job, now=now)
     if places.nodes is None:
         reason = f"Nothing was done: how many nodes would remain is not known. {places.reason}"
         return Next(step=Step.REFUSE, reason=reason)
-    left = set(places.nodes) - excluded
-    if len(left) < job.node_count:
-        return refuse(f"only {len(left)} eligible nodes would remain, the job needs {job.node_count}")
-    return None
+    return refuse(few) if few else None
+
+
+def _places_left(action: Action, job: Job, *, now: datetime) -> tuple[Eligible, str]:
+    """Where the job could start without what is to be excluded, and why that is not enough, as a clause."""
+    places = eligible_nodes(job, now=now)
+    left = set(places.nodes or ()) - set(action.exclude_nodes)
+    few = f"only {len(left)} eligible nodes would remain, the job needs {job.node_count}"
+    return places, few if len(left) < job.node_count else ""
 
 
 def _too_short(action: Action, record: JobRecord, *, now: datetime) -> Next | None:

@@ -173,32 +173,41 @@ worlds = st.builds(World, job=jobs, node=nodes, new=new_jobs, tracker=trackers)
 
 @settings(max_examples=150, deadline=None)
 @given(kind=st.sampled_from(KINDS), state=st.sampled_from([S.FAILED, S.RUNNING, S.PENDING]),
-       seen=st.lists(worlds, max_size=8), mark=st.sampled_from(["", "recovery-desk:k"]))  # fmt: skip
+       seen=st.lists(worlds, max_size=8), mark=st.sampled_from(["", "recovery-desk:k"]),
+       of=st.sampled_from(["slurm", "us"]), answered=st.booleans())  # fmt: skip
 def test_whatever_is_seen_in_whatever_order_no_call_breaks_a_rule(
-    kind: ActionKind, state: JobState, seen: list[World], mark: str
+    kind: ActionKind, state: JobState, seen: list[World], mark: str, of: str, answered: bool
 ) -> None:
-    """Each call is made as if it were answered; what is seen afterwards may be anything at all."""
+    """Each call is made, and answered or not; what is seen afterwards may be anything at all."""
     begun: set[str] = set()
     for world in seen:
-        found = next_step(replace(intent(kind, state), begun=frozenset(begun), mark=mark), world)
+        known = frozenset(begun)
+        wanted = replace(intent(kind, state), begun=known, accepted=known if answered else frozenset(), mark=mark)
+        if kind is A.RELEASE:
+            wanted = replace(wanted, parameters={**wanted.parameters, "of": of})
+        found = next_step(wanted, world)
         if not found.step.is_call:
             if found.step is Step.CONVERGED:
                 assert begun - {Step.SET_ADMIN_COMMENT} or kind in (A.RESUBMIT, A.RESTORE_OLDER)
             if found.step is Step.REFUSE:
-                assert not begun - {Step.SET_ADMIN_COMMENT, Step.REQUEUE_HOLD, Step.REQUEUE, Step.WRITE_TRACKER}
+                assert Step.WRITE_TRACKER not in begun  # it can't be said then that nothing was done
+                assert not begun - {Step.SET_ADMIN_COMMENT, Step.REQUEUE_HOLD, Step.REQUEUE, Step.SET_TIME_LIMIT}
             if found.step is not Step.WAIT:
                 return
             continue
-        _check(found.step, world, kind)
+        _check(found.step, world, kind, of)
+        if answered and (kind is A.RESUBMIT or (kind is A.RELEASE and of == "us")):
+            assert found.step is not Step.RELEASE or Step.RELEASE not in begun  # a hold since then is not ours
         begun.add(found.step)
 
 
-def _check(step: Step, world: World, kind: ActionKind) -> None:
+def _check(step: Step, world: World, kind: ActionKind, of: str) -> None:
     """What may never be done, by what is seen at that moment."""
     job, node = world.job, world.node
     if step is Step.RELEASE and kind is not A.RESUBMIT:
         assert job is not None
-        assert job.hold in (Hold.LAUNCH, Hold.REQUEUE)
+        ours = (Hold.ADMIN, Hold.REQUEUE) if of == "us" else (Hold.LAUNCH,)
+        assert job.hold in (ours if kind is A.RELEASE else (Hold.REQUEUE,))
     if step is Step.RELEASE and kind is A.RESUBMIT:
         assert world.new is not None
         assert world.new.hold is Hold.USER

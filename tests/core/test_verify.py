@@ -64,7 +64,8 @@ def test_steps_that_belie_the_load_line_are_believed() -> None:
     got = judge(840, loaded=840, first=410)
     assert (got.verdict, got.step) == (V.OLDER, None)
     assert "it did not continue there" in got.reason
-    assert judge(840, loaded=840, first=2).verdict is V.OLDER
+    assert judge(840, loaded=840, first=2, interval=1).verdict is V.OLDER
+    assert judge(840, loaded=840, first=10, interval=10).verdict is V.FROM_SCRATCH  # its first report of all
     assert judge(840, loaded=840, first=840).verdict is V.AS_EXPECTED
     assert judge(840, loaded=840, first=850).verdict is V.AS_EXPECTED
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 from recovery.core.types import CheckpointState
-from recovery.models import Checkpoint
-from recovery.pipeline.look_at_checkpoints import LOOK_AGAIN
+from recovery.models import Checkpoint, Run
+from recovery.pipeline.foresee import ELSEWHERE, history_of
+from recovery.pipeline.look_at_checkpoints import LOOK_AGAIN, look_at_checkpoints
 from tests.pipeline.conftest import Desk
 
 
@@ -71,3 +75,24 @@ def test_damage_inside_of_a_settled_checkpoint_is_seen_in_time_while_all_is_well
     desk.now += LOOK_AGAIN
     desk.tick()
     assert Checkpoint.objects.get().state == CheckpointState.TORN
+
+
+def test_checkpoints_of_another_folder_than_now_were_not_removed(desk: Desk) -> None:
+    """The run's next job names another folder: those of the first are no rotation's doing, and come back with it."""
+    train(desk)
+    desk.save(10)
+    desk.tick(times=3)
+    first = Checkpoint.objects.get()
+    other = desk.folder / "other"
+    shutil.copytree(desk.checkpoints / "iter_0000010", other / "iter_0000004")
+
+    def look(folder: Path) -> Checkpoint:
+        Run.objects.update(checkpoint_dir=str(folder))
+        for _ in range(2):
+            look_at_checkpoints(desk.attempt, now=desk.now)
+        return Checkpoint.objects.get(pk=first.pk)
+
+    there = look(other)
+    assert (there.state, there.detail) == (CheckpointState.MISSING, ELSEWHERE)
+    assert not any(each.removed for each in history_of(there.run))
+    assert look(desk.checkpoints).state == CheckpointState.COMPLETE

@@ -241,6 +241,25 @@ def test_the_danger_is_told_as_it_is_now_while_a_proposal_waits(restarted: Resta
     assert restarted.incident.state == IncidentState.AWAITING_DECISION
 
 
+def test_a_job_that_saves_into_another_folder_destroys_nothing_here(restarted: Restarted) -> None:
+    Run.objects.filter(pk=restarted.run.pk).update(checkpoint_dir="/ckpt")
+    restarted.start_fresh()
+    restarted.step(1)
+    assert restarted.look().danger_at is not None
+    make_signal(attempt=restarted.attempt, kind=SignalKind.SAVE_STARTED, step=20, path="/ckpt2", at=restarted.now)
+    incident = restarted.look()
+    assert (incident.trouble, incident.danger_at) == (Outcome.FROM_SCRATCH, None)
+
+
+def test_a_load_of_a_torn_checkpoint_is_shown_as_a_contradiction(restarted: Restarted) -> None:
+    restarted.checkpoint(850, attempt=restarted.failed, state=CheckpointState.TORN)
+    restarted.load(850)
+    restarted.look()
+    assert restarted.check("restored")["contradictions"] == [
+        "The trainer says that it loaded step 850, but that checkpoint is torn on disk."
+    ]
+
+
 @pytest.mark.parametrize("old", [{"state": JobState.CANCELLED}, {"vanished_at": ago(5000)}])
 def test_a_job_that_we_submitted_anew_is_waited_for_whatever_became_of_the_old_one(
     restarted: Restarted, old: dict[str, object]

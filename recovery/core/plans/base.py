@@ -53,16 +53,21 @@ class Hold(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Intent:
-    """What was approved: the action on one attempt in one state on these nodes. docs/actions.md lists `parameters`."""
+    """What was approved: the action on one attempt in one state on these nodes. docs/actions.md lists `parameters`.
+
+    `begun`: operations whose call was begun and may have had an effect: all but those that Slurm refused each time.
+    `accepted`: those that Slurm said yes to. So what shows the same as before such a call is somebody else's doing.
+    """
 
     kind: ActionKind
     exclude_nodes: tuple[str, ...]
     attempt_number: int
     attempt_state: JobState
     attempt_nodes: tuple[str, ...]
-    begun: frozenset[str]  # operations whose call was begun, whatever is known of their end
+    begun: frozenset[str]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     mark: str = ""  # our key, to be left in the job's admin comment; "" where Slurm does not let us
+    accepted: frozenset[str] = frozenset()
 
     def has_begun(self, *steps: Step) -> bool:
         return not self.begun.isdisjoint(steps)
@@ -130,8 +135,11 @@ UNLISTED = Next(step=Step.WAIT, reason="Slurm does not list the job (perhaps it 
 COMPLETING = Next(step=Step.WAIT, reason="The job is completing: its nodes are not free yet.")
 
 
+NOTHING_DONE = "Nothing was done: "
+
+
 def refuse(why: str) -> Next:
-    return Next(step=Step.REFUSE, reason=f"Nothing was done: {why}.")
+    return Next(step=Step.REFUSE, reason=f"{NOTHING_DONE}{why}.")
 
 
 def fail(reason: str) -> Next:
@@ -142,6 +150,13 @@ def stop(intent: Intent, why: str) -> Next:
     """It can't go on: nothing was done yet, or a part of it was."""
     done = intent.begun - {Step.SET_ADMIN_COMMENT}
     return fail(f"It was begun, but {why}: nothing more is done.") if done else refuse(why)
+
+
+def over(intent: Intent, why: str) -> Next:
+    """What it was for has passed by itself: whatever was begun means nothing any more, and nobody has to look."""
+    if not intent.begun - {Step.SET_ADMIN_COMMENT}:
+        return refuse(why)
+    return Next(step=Step.REFUSE, reason=f"It was begun, but {why}: the case is looked at again.")
 
 
 def same(a: Sequence[str], b: Sequence[str]) -> bool:

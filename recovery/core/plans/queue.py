@@ -16,13 +16,15 @@ from recovery.core.plans.base import (
     changed,
     fail,
     other_execution,
+    over,
+    refuse,
     stop,
 )
 from recovery.core.speech import duration
 from recovery.core.types import JobState
 
-# Whose hold a release may end, by its parameter `of`.
-RELEASABLE = {"slurm": Hold.LAUNCH, "us": Hold.ADMIN}
+# Whose hold a release may end, by its parameter `of`. Ours is an administrator's, or that of a held requeue.
+RELEASABLE = {"slurm": {Hold.LAUNCH}, "us": {Hold.ADMIN, Hold.REQUEUE}}
 
 
 def release(intent: Intent, world: World) -> Next:
@@ -35,8 +37,10 @@ def release(intent: Intent, world: World) -> Next:
         return _released(intent, seen)
     if why := other_execution(intent, seen) or changed(intent, seen):
         return stop(intent, why)
-    if seen.hold is not RELEASABLE[intent.parameters["of"]]:
+    if seen.hold not in RELEASABLE[intent.parameters["of"]]:
         return stop(intent, "somebody else holds the job, and that hold is not ours to release")
+    if intent.parameters["of"] == "us" and Step.RELEASE in intent.accepted:
+        return stop(intent, "the job is held again since we released it: that hold is somebody else's")
     return Next(step=Step.RELEASE, reason="The job is held as it was approved.")
 
 
@@ -96,11 +100,12 @@ def extend(intent: Intent, world: World) -> Next:
     seen = world.job
     if seen is None:
         return UNLISTED
+    begun = intent.has_begun(Step.SET_TIME_LIMIT)
     if seen.state is JobState.COMPLETING:
-        return stop(intent, "the job is ending")
+        return COMPLETING if begun else refuse("the job is ending")
     if why := other_execution(intent, seen) or changed(intent, seen):
-        return stop(intent, why)
-    begun, wanted = intent.has_begun(Step.SET_TIME_LIMIT), 60.0 * math.ceil(intent.parameters["seconds"] / 60)
+        return over(intent, why)
+    wanted = 60.0 * math.ceil(intent.parameters["seconds"] / 60)
     if seen.time_limit_s == wanted:
         if begun:
             return Next(step=Step.CONVERGED, reason=f"Slurm shows a time limit of {duration(wanted)}.")

@@ -14,6 +14,7 @@ from recovery.core.plans.base import (
     changed,
     fail,
     refuse,
+    stop,
 )
 from recovery.core.types import ActionKind, JobState
 
@@ -24,7 +25,7 @@ def requeue(intent: Intent, world: World) -> Next:
         return UNLISTED
     requeues = seen.restart_count - intent.attempt_number
     if requeues < 0:
-        return refuse("the job has fewer restarts than when this was approved: it is another job")
+        return _stop(intent, "the job has fewer restarts than when this was approved: it is another job")
     if requeues == 0:
         return _before(intent, seen)
     if not intent.has_begun(Step.REQUEUE, Step.REQUEUE_HOLD):
@@ -33,18 +34,25 @@ def requeue(intent: Intent, world: World) -> Next:
         return fail("The job was requeued more than once since this was approved.")
     if seen.state is JobState.COMPLETING:
         return Next(step=Step.WAIT, reason="The old attempt is still completing.")
+    if seen.state is JobState.CANCELLED:
+        return Next(step=Step.CONVERGED, reason="The job was back in the queue; somebody has cancelled it since.")
     if intent.kind is not ActionKind.REQUEUE_EXCLUDING:
         return Next(step=Step.CONVERGED, reason="Slurm shows the job back in the queue.")
     return _after_held_requeue(intent, seen)
+
+
+def _stop(intent: Intent, why: str) -> Next:
+    """A requeue that does not show was not done; what follows one only begins when it does."""
+    return stop(intent, why) if intent.has_begun(Step.SET_EXCLUDED_NODES, Step.RELEASE) else refuse(why)
 
 
 def _before(intent: Intent, seen: Seen) -> Next:
     if seen.state is JobState.COMPLETING:
         return COMPLETING
     if why := changed(intent, seen):
-        return refuse(why)
+        return _stop(intent, why)
     if not seen.requeueable:
-        return refuse("Slurm may not requeue this job (--no-requeue)")
+        return _stop(intent, "Slurm may not requeue this job (--no-requeue)")
     first = Step.REQUEUE_HOLD if intent.kind is ActionKind.REQUEUE_EXCLUDING else Step.REQUEUE
     return Next(step=first, reason="The job is as it was approved.")
 

@@ -65,6 +65,7 @@ def _end_old(intent: Intent, old: Seen, new: NewJob) -> Next | None:
 def _release_new(intent: Intent, new: NewJob) -> Next:
     if new.hold is Hold.NONE:
         return Next(step=Step.CONVERGED, reason=f"The old job has ended, and {new.job_id} is in the queue.")
-    if new.hold is not Hold.USER:  # what is submitted held has its user's hold
+    # what is submitted held has its user's hold
+    if new.hold is not Hold.USER or Step.RELEASE in intent.accepted:
         return fail(f"Somebody else holds the new job {new.job_id}: that hold is not ours to release.")
     return Next(step=Step.RELEASE, reason=f"The old job has ended; the hold on {new.job_id} is ours.")

@@ -80,7 +80,7 @@ def judge_restore(*, expected_step: int | None, told: Sequence[Told], log_interv
 
 def _expected(expected: int, words: _Words) -> Restore:
     if words.loaded is not None:
-        return _by_load(expected, words.loaded, words.first)
+        return _by_load(expected, words.loaded, words)
     if words.fresh:
         text = f"The trainer says that it starts without a checkpoint; step {steps(expected)} was expected."
         return Restore(verdict=RestoreVerdict.FROM_SCRATCH, step=0, reason=text)
@@ -105,11 +105,12 @@ def _nothing_expected(words: _Words) -> Restore:
     return Restore(verdict=RestoreVerdict.WAITING, step=None, reason=text)
 
 
-def _by_load(expected: int, loaded: int, first: int | None) -> Restore:
+def _by_load(expected: int, loaded: int, words: _Words) -> Restore:
+    first = words.first
     said = f"The trainer says that it loaded step {steps(loaded)}"
     if first is not None and first < loaded:
         text = f"{said}, but the first step it reports is {steps(first)}: it did not continue there."
-        verdict = RestoreVerdict.FROM_SCRATCH if first <= 1 else RestoreVerdict.OLDER
+        verdict = RestoreVerdict.FROM_SCRATCH if first <= (words.log_interval or 1) else RestoreVerdict.OLDER
         return Restore(verdict=verdict, step=None, reason=text)
     if loaded < expected:
         verdict = RestoreVerdict.OLDER if loaded > 0 else RestoreVerdict.FROM_SCRATCH

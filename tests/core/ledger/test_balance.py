@@ -11,6 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recovery.core.ledger import History, Totals, extend_ledger, keep_ledger, totals_of
+from recovery.core.ledger.known import known_by
+from recovery.core.ledger.lives import lives_of
+from recovery.core.ledger.spans import to_us
 from tests.core.ledger.histories import LATEST, NOW, histories, moment
 from tests.core.ledger.stories import KINDS, assert_balanced, at, attempt
 
@@ -90,6 +93,21 @@ def test_gpus_are_those_of_the_attempts_that_run(history: History, second: int) 
     for entry in keep_ledger(simple, now=NOW).entries:
         if entry.start <= probe < entry.end:
             assert entry.gpus == _held(simple, probe)
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories())
+def test_gpu_seconds_are_those_of_all_allocations_whatever_contradicts_itself(history: History) -> None:
+    """Attempts side by side (tasks, components) add up; each counts from its start to its end, or to the run's."""
+    lives = lives_of(known_by(history, NOW).attempts)
+    entries = keep_ledger(history, now=NOW).entries
+    end = to_us(entries[-1].end) if entries else 0
+    spent = [
+        life.gpus * max(0, min(end, end if life.ended is None else life.ended) - life.started)
+        for life in lives
+        if life.started is not None
+    ]
+    assert sum(totals_of(keep_ledger(history, now=NOW)).gpu_us) == sum(spent)
 
 
 def _held(history: History, probe: datetime) -> int:
