@@ -164,7 +164,7 @@ def test_everything_can_be_said() -> None:
         ),
         (
             SMALL + '[[policy.rule]]\nname = "a"\nmode = "auto"\nclasses = ["bad luck"]',
-            "policy.rule[0].classes: 'bad luck' is no failure class.",
+            "policy.rule[0].classes: 'bad luck' is no failure class; docs/glossary.md lists them.",
         ),
         (SMALL + "[policy]\ndefault = false", "policy.default: must be one of observe, approve, auto."),
         (SMALL + "[policy]\nrule = 0", "policy.rule: must be an array of tables: write [[policy.rule]]."),

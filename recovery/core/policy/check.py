@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -157,7 +158,9 @@ def _classes(value: Any, place: Place) -> Iterator[Problem]:
     known = list(FailureClass)
     for each in value:
         if each not in known:
-            yield Problem(place=place, message=f"{each!r} is no failure class.")
+            near = get_close_matches(str(each), known, n=1)
+            remedy = f"did you mean {near[0]}?" if near else "docs/glossary.md lists them."
+            yield Problem(place=place, message=f"{each!r} is no failure class; {remedy}")
 
 
 def _labels(value: Any, place: Place) -> Iterator[Problem]:
