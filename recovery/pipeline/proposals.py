@@ -221,7 +221,7 @@ def _resubmit(asked: Asked) -> Instead:
             f"The stored batch script is submitted as {job.user}, with {job.user}'s login environment.",
             f"Jobs that wait for job {job.job_id} (--dependency) go on waiting for the old id: tell their owners.",
         ),
-        parameters=given | ({"forgotten": True} if job.vanished_at is not None else {}),
+        parameters=given | ({"forgotten": True} if job.is_forgotten else {}),
     )  # fmt: skip
 
 

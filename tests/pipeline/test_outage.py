@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -16,6 +17,7 @@ from recovery.core.types import ActionKind, JobState
 from recovery.models import Attempt, Cluster, Decision, Event, Incident, Job, LedgerEntry, PolicyVersion, Run
 from recovery.pipeline import outage
 from recovery.slurm.base import JobRecord, Operation, SlurmRefused, SlurmUnreachable
+from tests.pipeline.cases import SCRIPT, Case
 from tests.pipeline.conftest import ECC, Desk
 from tests.pipeline.polling import poll, the_cluster
 
@@ -97,6 +99,20 @@ def test_a_failure_in_a_gap_is_submitted_anew_where_accounting_keeps_the_script(
     assert accounted.recommendation.parameters["forgotten"]
     assert Incident.objects.get().state == IncidentState.AWAITING_DECISION
     assert accounted.slurm.calls == []
+
+
+def test_by_hand_too_it_is_submitted_as_one_that_slurm_has_forgotten(
+    accounted: Desk, policy: Policy, operator: User, approver: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy(user_code="approve")
+    monkeypatch.setattr(accounted.slurm, "batch_script", lambda job_id: SCRIPT)
+    accounted.now += timedelta(seconds=GAP_S)
+    accounted.log.write_text("[rank1]: host n1 pid 101\nTraceback (most recent call last):\nValueError: lr\n")
+    forgotten(accounted)
+    accounted.tick(times=8)
+    case = Case(accounted, operator, approver)
+    assert accounted.recommendation.action == ActionKind.NOTHING
+    assert case.propose(ActionKind.RESUBMIT).parameters["forgotten"]
 
 
 def test_its_time_is_in_the_ledger(accounted: Desk) -> None:
