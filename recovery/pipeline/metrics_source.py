@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from glob import escape
 from typing import Any
 
 from django.conf import settings
@@ -125,8 +126,11 @@ def _row_of(path: str) -> str:
 def _path(attempt: Attempt, key: str) -> str:
     job = attempt.job
     pattern = str(job.options.get(key) or job.cluster.sources.get(key) or "")
+    folder, slash, name = pattern.rpartition("/")
     known = {"job_id": job.job_id, "raw_job_id": job.raw_id, "name": job.name, "user": job.user}
-    return expand_log_pattern(pattern, **known) if pattern else ""
+    # A wildcard in the name of a job stands for itself: it must not lead to the files of others.
+    literal = known | {"name": escape(job.name), "user": escape(job.user)} if key == "metrics" else known
+    return expand_log_pattern(folder, **known) + slash + expand_log_pattern(name, **literal)
 
 
 # --- NVRx -------------------------------------------------------------------------------------------------------------

@@ -331,3 +331,12 @@ def test_a_csv_file_that_jobs_append_to_has_its_header_once(tmp_path: Path, sett
     read_metrics(first, now=ago(1790)).done()
     add(tmp_path, "0,2,2.25", name="m.csv")
     assert [(signal.step, signal.loss) for signal in read_metrics(second, now=ago(800)).signals] == [(2, 2.25)]
+
+
+def test_a_wildcard_in_a_jobs_name_leads_to_nobody_elses_metrics(tmp_path: Path, settings: Any) -> None:
+    settings.LOG_ROOTS = [str(tmp_path)]
+    job = make_job(name="*", options={"metrics": f"{tmp_path}/%x-?.jsonl"})
+    attempt = make_attempt(job=job, started_at=ago(3600), ended_at=None)
+    add(tmp_path, '{"step": 7, "loss": 2}', name="other-1.jsonl")
+    add(tmp_path, '{"step": 1, "loss": 2}', name="*-1.jsonl")
+    assert [signal.step for signal in read_metrics(attempt, now=ago(800)).signals] == [1]
