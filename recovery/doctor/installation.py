@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -21,9 +23,11 @@ from recovery.core.words import PROVIDER_WORDS
 from recovery.doctor.results import Group, Result, State
 from recovery.doctor.sign_on import examine_sign_on
 from recovery.models import Upkeep
+from recovery.selectors import audit_reads
 
 BROKER_TIMEOUT_S = 3
 UPKEEP_LATE = timedelta(hours=1)  # it is due every minute
+AUDIT_LATE = timedelta(hours=3)  # a round begins every hour
 
 
 def examine_installation(*, now: datetime, ask_broker: bool) -> Iterator[Result]:
@@ -35,6 +39,7 @@ def examine_installation(*, now: datetime, ask_broker: bool) -> Iterator[Result]
     if data.state is State.GOOD:
         yield workers(now)
         yield tables(now)
+        yield audit_trail(now)
         yield provider(now)
         if ask_broker:
             yield from examine_sign_on(now=now)
@@ -134,6 +139,29 @@ def tables(now: datetime) -> Result:
         remedy = "Start a worker and beat (docs/operations.md, “What runs”); where they run, start a further worker."
         return _result(what, last, remedy=remedy, state=State.ATTENTION, at=now)
     return _result(what, last, at=now)
+
+
+def audit_trail(now: datetime) -> Result:
+    """What the last round over the chain found, whether rounds are made, and whether the database guards the rows."""
+    what, chain = "audit trail", audit_reads.audit_chain()
+    unguarded = _guards().missing(connection)
+    if chain.bad_id is not None:
+        remedy = "Compare with an export or a backup; docs/audit.md says what is found and what is not."
+        return _result(what, f"broken at event {chain.bad_id}. {chain.bad_reason}", remedy=remedy, at=now)
+    if unguarded:
+        remedy = "Run `python manage.py migrate`, then `python manage.py verify_audit`; find out who removed them."
+        return _result(what, f"the triggers of {', '.join(unguarded)} are missing", remedy=remedy, at=now)
+    if chain.verified_at is None:
+        return _result(what, "was not verified yet", state=State.NOT_TRIED, at=now)
+    last = f"whole up to event {chain.verified_id}, {duration((now - chain.verified_at).total_seconds())} ago"
+    if now - chain.verified_at > AUDIT_LATE:
+        remedy = "Start a worker and beat, or run `python manage.py verify_audit`."
+        return _result(what, last, remedy=remedy, state=State.ATTENTION, at=now)
+    return _result(what, last, at=now)
+
+
+def _guards() -> Any:
+    return import_module("recovery.migrations.0002_append_only_events")
 
 
 def provider(now: datetime) -> Result:

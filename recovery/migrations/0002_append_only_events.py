@@ -78,7 +78,7 @@ def missing(connection: BaseDatabaseWrapper) -> list[str]:
     postgresql = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
         if postgresql:
-            cursor.execute("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D'")
+            cursor.execute("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')")
         else:
             cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
         there = {name for (name,) in cursor.fetchall()}

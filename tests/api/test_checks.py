@@ -112,6 +112,18 @@ def test_a_cluster_must_be_polled_before_its_picture_is_stale(settings: Any) -> 
 
 
 @pytest.mark.django_db
+def test_triggers_that_are_there_and_do_not_fire_are_noticed() -> None:
+    """PostgreSQL's have modes; SQLite's fire or are not there."""
+    modes = ["DISABLE TRIGGER", "ENABLE REPLICA TRIGGER"] if connection.vendor == "postgresql" else []
+    for mode in modes:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE recovery_event {mode} recovery_event_no_change")
+        assert "recovery_event" in found(databases=["default"])["recovery.W010"].msg
+        guard_tables(using="default")
+    assert "recovery.W010" not in found(databases=["default"])
+
+
+@pytest.mark.django_db
 def test_missing_triggers_are_noticed() -> None:
     make_cluster()
     guards = import_module("recovery.migrations.0002_append_only_events")

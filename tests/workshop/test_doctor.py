@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import connection
 from pytest_django import Settings
 
 from recovery import env
@@ -22,7 +24,7 @@ from recovery.doctor import Result, State, examine_cluster, installation, schedu
 from recovery.doctor.calls import WORDS
 from recovery.doctor.job_files import examine_files
 from recovery.management.commands import doctor
-from recovery.models import Cluster, Upkeep
+from recovery.models import AuditChain, Cluster, Upkeep
 from recovery.slurm.base import (
     YES,
     Can,
@@ -153,6 +155,25 @@ def test_upkeep_says_when_it_was_last_done_and_why_it_failed() -> None:
     Upkeep.objects.filter(pk=row.pk).update(error="OperationalError: disk full")
     found = installation.tables(NOW)
     assert (found.state, found.detail) == (State.BROKEN, "failed: OperationalError: disk full; last done 2 m ago")
+
+
+@pytest.mark.django_db
+def test_the_audit_trail_is_broken_unguarded_late_or_whole() -> None:
+    assert installation.audit_trail(NOW).state is State.NOT_TRIED
+    told = {"next_look_at": NOW, "verified_id": 7, "verified_at": NOW - timedelta(minutes=50)}
+    chain, _ = AuditChain.objects.update_or_create(name="events", defaults=told)
+    whole = installation.audit_trail(NOW)
+    assert (whole.state, whole.detail) == (State.GOOD, "whole up to event 7, 50 m ago")
+    assert installation.audit_trail(NOW + timedelta(hours=3)).state is State.ATTENTION
+    guards = import_module("recovery.migrations.0002_append_only_events")
+    guards.drop(connection, only=("recovery_seal",))
+    unguarded = installation.audit_trail(NOW)
+    guards.create(connection)
+    assert (unguarded.state, unguarded.detail) == (State.BROKEN, "the triggers of recovery_seal are missing")
+    AuditChain.objects.filter(pk=chain.pk).update(bad_id=5, bad_reason="It was deleted.", bad_at=NOW)
+    bad = installation.audit_trail(NOW)
+    assert (bad.state, bad.detail) == (State.BROKEN, "broken at event 5. It was deleted.")
+    assert bad in list(installation.examine_installation(now=NOW, ask_broker=False))
 
 
 def test_another_time_zone_than_the_logs_is_pointed_out(settings: Settings) -> None:
