@@ -119,14 +119,14 @@ class _Living:
         return self.random.choices(states, (70, 10, 10, 5, 5))[0]
 
     def _earlier_wait(self) -> float:
-        """Of an earlier attempt of some hours: the longest of its pauses that no log line names."""
+        """Of an earlier attempt of some hours: the longest of its pauses, whether a log line names them or not."""
         p = self.p
         if not p.resumed_from:
             return 0.0
         pauses = [p.interval_s, p.interval_s * p.buffer, p.epoch_s]
         saves = range(self.random.randrange(1, 20))
-        pauses += [p.save_s * self.random.lognormvariate(0, p.save_sigma) for _ in saves if p.saves == "silent"]
-        pauses += [p.eval_s] if p.evals == "silent" and p.eval_every_s < math.inf else []
+        pauses += [p.save_s * self.random.lognormvariate(0, p.save_sigma) for _ in saves if p.saves != "async"]
+        pauses += [p.eval_s] if p.eval_every_s < math.inf else []
         return max(pauses)
 
     def _earlier_start(self) -> float:

@@ -27,6 +27,7 @@ START = datetime(2026, 1, 11, tzinfo=UTC)
 LOOK_S = 10.0  # the product looks at a running job so often
 NEWEST, FIRST = 250, 150  # samples that a detector sees, as recovery/pipeline/facts.py hands them over
 STANDING_S, STANDING_REPORTS = 600.0, 20  # a slowdown that stands is looked at again so often
+RHYTHM = 2  # gaps between checkpoints that are a rhythm, as recovery/pipeline/surroundings.py has it
 ALARMS_S = 600.0  # alarms are looked for so often
 SIGNALS = {kind: Signal(kind=kind, file="", line=0, offset=0, text="", rule="") for kind in SignalKind}
 ALARM_LIMITS = AlarmLimits()
@@ -141,7 +142,7 @@ class Player:
             gpus=life.profile.gpus, saves_to="/ckpt/run", expected_step=resumed or None, told=told,
             saved_at=_at(saves[-1][0]) if saves else _at(-600) if resumed else None,
             saved_step=saves[-1][1] if saves else resumed or None,
-            save_every_s=median(gaps) if gaps else life.profile.save_every_s if resumed else None,
+            save_every_s=median(gaps) if len(gaps) >= RHYTHM else life.profile.save_every_s if resumed else None,
             log_interval=life.profile.stride, ranks=tuple(self.ranks[-100:]),
         )  # fmt: skip
 

@@ -37,6 +37,7 @@ from recovery.pipeline.verify_facts import earlier_starts, told_by
 
 ENDS = 4  # of a run's last attempts: enough for a loop, few enough for the database
 CAUSES = 20  # failure lines of an attempt among which its first cause is looked for
+RHYTHM = 2  # gaps between checkpoints: one alone may be short because the save before it took long
 RANKS, REPORTS = 64, 8  # ranks that are compared, and the newest reports of each
 LATELY = timedelta(days=1)  # a node that was in a slow job
 
@@ -69,7 +70,8 @@ def _saves(run: Run) -> dict[str, Any]:
     gaps = [(later - earlier).total_seconds() for (later, _), (earlier, _) in pairwise(saves) if later > earlier]
     if not saves:
         return {}
-    return {"saved_at": saves[0][0], "saved_step": saves[0][1], "save_every_s": median(gaps) if gaps else None}
+    every = median(gaps) if len(gaps) >= RHYTHM else None
+    return {"saved_at": saves[0][0], "saved_step": saves[0][1], "save_every_s": every}
 
 
 def _expected_step(attempt: Attempt) -> int | None:

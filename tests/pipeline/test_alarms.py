@@ -105,6 +105,14 @@ def test_the_rhythm_and_the_expected_step_are_those_of_the_runs_checkpoints() ->
     assert around.save_every_s == pytest.approx(3000, abs=20)
 
 
+def test_one_gap_between_two_checkpoints_is_no_rhythm() -> None:
+    attempt = make_attempt(started_at=ago(9000))
+    for step, done in ((100, 5000), (200, 4200)):
+        make_checkpoint(run=attempt.job.run, step=step, completed_at=ago(done), attempt=attempt)
+    around = surroundings(attempt, attempt_facts(attempt, now=timezone.now()), now=timezone.now())
+    assert (around.saved_step, around.save_every_s) == (200, None)
+
+
 def test_alarms_are_looked_for_now_and_then_and_once_more_at_the_end() -> None:
     now = timezone.now()
     assert alarms_are_due(make_attempt(), now=now)
