@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from recovery.core.types import JobState
 from recovery.slurm import rest_ended, sacct_jobs
@@ -16,6 +19,7 @@ from recovery.slurm.rest_versions import operations
 from recovery.slurm.states import ENDS
 from tests.slurm import record
 from tests.slurm.record import SEPARATOR
+from tests.slurm.test_fuzz import broken
 from tests.slurm.test_recorded import RECORDED, Recording
 
 START, END = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
@@ -144,3 +148,19 @@ def test_half_an_answer_is_none(broken: str) -> None:
 def test_no_end_is_no_record_and_no_answer_is_no_jobs() -> None:
     assert parsed(row(end="Unknown", state="RUNNING")) == []
     assert parsed("") == []
+
+
+@pytest.mark.parametrize("release", BY_SACCT)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
+@given(data=st.data())
+def test_a_broken_answer_is_records_or_none(release: str, data: st.DataObject) -> None:
+    recording = Recording(release)
+    names = list(sacct_jobs.columns(recording.read("sacct_columns.txt")))
+    text = data.draw(broken(recording.read("sacct_ended.txt")))
+    found: list[JobRecord] = []
+    with suppress(BadAnswer):
+        found = sacct_jobs.ended(text, names, SEPARATOR, start=START, end=END)
+    for job in found:
+        assert "\0" not in job.name + job.comment + job.stdout
+        assert 0 <= job.node_count < 2**31
+        assert 0 <= (job.exit_code or 0) < 2**31
