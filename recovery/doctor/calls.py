@@ -241,7 +241,7 @@ def _try_the_forgotten(client: SlurmClient, rights: Rights, *, now: datetime) ->
     except SlurmRefused as error:
         return Outcome(detail=f"refused: {error.message}", state=State.ATTENTION, remedy=ABOVE)
     jobs = {record.job_id for record in found}
-    told = f"tried: {len(jobs)} ended in the last {duration(LAST_MINUTES.total_seconds())}"
+    told = f"{_count(len(jobs), 'job').detail} ended in the last {duration(LAST_MINUTES.total_seconds())}"
     if rights.level is RightsLevel.OWN and not {record.user for record in found} - {rights.user}:
         detail = f"{told}, none of anybody else: PrivateData in slurmdbd.conf may hide them"
         return Outcome(detail=detail, state=State.ATTENTION, remedy=become("operator", rights))

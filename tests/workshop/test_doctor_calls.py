@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pytest_django import Settings
 
+from recovery.core.types import JobState
 from recovery.doctor import Result, State, examine_cluster
 from recovery.doctor.calls import WORDS, examine_calls
 from recovery.models import Cluster
-from recovery.slurm.base import Operation, Rights, RightsLevel, SlurmRefused, SlurmUnreachable
+from recovery.slurm.base import JobRecord, Operation, Rights, RightsLevel, SlurmRefused, SlurmUnreachable
 from tests.factories import ago, make_cluster, make_job, make_run
 from tests.pipeline.fake_slurm import FakeSlurm, no_answer
 from tests.workshop.scripted import Scripted, by_what
@@ -143,6 +144,20 @@ def test_jobs_that_private_data_may_hide_are_not_called_well(seen: float) -> Non
     assert "PrivateData" in result.detail
     make_job(run=make_run(cluster=cluster, user="ada"))
     assert calls_of(cluster, client)[WORDS[Operation.JOBS]].state is State.GOOD
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("user", "state"), [("desk", State.ATTENTION), ("ada", State.GOOD)])
+def test_past_jobs_that_private_data_may_hide_are_not_called_well(
+    user: str, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Scripted(RightsLevel.OWN)
+    mine = JobRecord(job_id="7", name="x", user=user, state=JobState.FAILED, submitted_at=ago(60), ended_at=ago(30))
+    monkeypatch.setattr(client, "ended_between", lambda start, end: [mine], raising=False)
+    result = calls_of(make_cluster(), client)[WORDS[Operation.ENDED_BETWEEN]]
+    assert result.state is state
+    assert result.detail.startswith("tried: 1 job ended in the last 10 m")
+    assert ("slurmdbd.conf" in result.detail) == (state is State.ATTENTION)
 
 
 @pytest.mark.django_db
