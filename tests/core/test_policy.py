@@ -246,7 +246,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("rules.1.name", "hardware", "rules[1].name: hardware is used twice; give each its own name."),
         ("rules.0.mode", "yolo", "rules[0].mode: must be one of observe, approve, auto."),
         ("rules.0.mode", ["auto"], "rules[0].mode: must be one of observe, approve, auto."),
-        ("rules.0.classes", [], 'rules[0].classes: must be "*" or a list of failure classes.'),
+        ("rules.0.classes", [], 'rules[0].classes: must be "*" or a list of failure classes, each once.'),
         (
             "rules.0.classes",
             ["gremlins"],

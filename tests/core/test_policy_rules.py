@@ -340,6 +340,13 @@ def test_what_can_not_be_shown_as_it_is_is_refused(field: str, text: str) -> Non
     assert any("printable" in error for error in check_rules({**DEFAULT_RULES, "rules": rules, **more}))
 
 
+def test_classes_beyond_those_that_there_are_are_not_each_explained() -> None:
+    """Looking for what was meant takes its time for each."""
+    rule = {"name": "rule 0", "mode": "auto", "classes": [f"gpu_hardwar{n}" for n in range(1000)]}
+    (error,) = check_rules({**DEFAULT_RULES, "rules": [rule]})
+    assert error.startswith('rules[0].classes: must be "*" or a list of failure classes')
+
+
 def test_a_document_of_too_many_values_is_not_looked_through() -> None:
     wide: Any = ["a"] * 40_000
     deep: Any = {}

@@ -152,10 +152,10 @@ def _range(check: Check) -> Check:
 def _classes(value: Any, place: Place) -> Iterator[Problem]:
     if value == "*":
         return
-    if not isinstance(value, list) or not value:
-        yield Problem(place=place, message='must be "*" or a list of failure classes.')
-        return
     known = list(FailureClass)
+    if not isinstance(value, list) or not 0 < len(value) <= len(known):
+        yield Problem(place=place, message='must be "*" or a list of failure classes, each once.')
+        return
     for each in value:
         if each not in known:
             near = get_close_matches(str(each), known, n=1)
