@@ -25,7 +25,9 @@ PATIENT = ["--timeout=600"]  # whoever gets what the others leave may take sever
 MACHINE, PURE = ["-m", "machine and not torture", *PATIENT], ["-m", "not machine and not torture", *PATIENT]
 BOTH = ["-m", "not machine and not torture and not one_database", *PATIENT]  # what proves more on a second database
 RULES = ["tests/core", "tests/simulation", "tests/sources", "tests/torture"]
-DATABASE_SUITES = ["tests/pipeline", "tests/storage", "tests/api", "tests/dashboard"]
+DATABASE_SUITES = [
+    f"tests/{name}" for name in ("access", "api", "audit", "dashboard", "notify", "pipeline", "policies", "storage")
+]
 LOGS = Path("var")
 
 
