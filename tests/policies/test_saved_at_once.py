@@ -10,13 +10,11 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from dashboard.views import policies as pages
 from recovery import policy_files
 from recovery.access import actor_for
 from recovery.api import policies as api
 from recovery.core.policy import DEFAULT_RULES
 from recovery.core.types import DecisionKind, Mode, Outcome
-from recovery.management.commands import policy as command
 from recovery.models import PolicyVersion
 from recovery.pipeline import by_hand, earned
 from tests.api.conftest import with_token
@@ -67,7 +65,7 @@ def test_by_a_file_what_is_saved_while_it_is_read_stays(tmp_path: Any, monkeypat
     make_policy(rules=DEFAULT_RULES)
     file = tmp_path / "policy.yaml"
     file.write_text(policy_files.write({**DEFAULT_RULES, "expires_after_s": 900.0}), encoding="utf-8")
-    monkeypatch.setattr(command.by_hand, "save_policy", first(by_hand.save_policy))
+    monkeypatch.setattr(by_hand, "save_policy", first(by_hand.save_policy))
     with pytest.raises(CommandError, match="Somebody else saved version 2"):
         call_command("policy", "apply", str(file), "--reason", "mine", "--base", "1")
     assert newest().reason == "meanwhile"
@@ -77,7 +75,7 @@ def test_at_the_page_what_is_saved_in_that_moment_stays(
     admin: User, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_policy(rules=DEFAULT_RULES)
-    monkeypatch.setattr(pages.by_hand, "save_policy", first(by_hand.save_policy))
+    monkeypatch.setattr(by_hand, "save_policy", first(by_hand.save_policy))
     client.force_login(admin)
     text = policy_files.write({**DEFAULT_RULES, "expires_after_s": 900.0})
     given = {"rules": text, "reason": "mine", "base": "1", "do": "save", "save": "1"}
