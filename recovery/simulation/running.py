@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
 
-from recovery.access import Actor, Permission
+from recovery.access import actor_for
 from recovery.core.lifecycle import IncidentState
-from recovery.models import Cluster, Event, Incident, PolicyVersion
+from recovery.models import Cluster, Event, Incident, Membership, PolicyVersion
+from recovery.models.access import Role
 from recovery.pipeline import decide, reconcile
 from recovery.simulation.events import carry_out
 from recovery.simulation.scenario import Deed, PlannedEvent, PlannedJob, Saying, Scenario, ScriptedDecision
@@ -23,7 +25,7 @@ from recovery.slurm.simulator import LiveStore, SimulatedCluster, SimulatorClien
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 CLUSTER = "simulated"
-OPERATOR = Actor(kind="user", name="scripted operator", user_id=None, permissions=frozenset(Permission))
+OPERATOR = "scripted-operator"  # the account that decides what is asked
 
 
 def play(scenario: Scenario, folder: Path, *, at_each_look: Callable[[float], None] = lambda _: None) -> Story:
@@ -75,6 +77,9 @@ class _Stage:
 
     def _furnish(self) -> None:
         """What is there when the scenario begins."""
+        operator, _ = User.objects.get_or_create(username=OPERATOR)
+        Membership.objects.get_or_create(user=operator, role=Role.ADMIN)
+        self.operator = actor_for(operator)
         Cluster.objects.create(
             name=CLUSTER, backend="simulator", poll_interval_s=self.scenario.desk.poll_s, next_look_at=self.now
         )
@@ -132,9 +137,9 @@ class _Stage:
     def _say(self, decision: ScriptedDecision, question: int, shown: str) -> None:
         try:
             if decision.say is Saying.APPROVE:
-                decide.approve(question, shown_hash=shown, actor=OPERATOR, comment=decision.reason, now=self.now)
+                decide.approve(question, shown_hash=shown, actor=self.operator, comment=decision.reason, now=self.now)
             else:
-                decide.reject(question, shown_hash=shown, actor=OPERATOR, reason=decision.reason, now=self.now)
+                decide.reject(question, shown_hash=shown, actor=self.operator, reason=decision.reason, now=self.now)
         except (decide.OutOfDate, decide.AlreadyDecided) as error:
             at_s = (self.now - START).total_seconds()
             self.moments.append(Moment(at_s=at_s, who="operator", what=f"decided too late: {error}"))
