@@ -5,7 +5,7 @@ was at the beginning of each look. A trial makes the world again what it was the
 killed at its point, lets a second process finish, and judges what both left behind.
 
 Of points between which nothing is committed and nobody is called, the last is tried: a kill at any of them leaves the
-same behind (test_points.py).
+same behind (test_points.py). Those around calls are tried all the same.
 """
 
 from __future__ import annotations
@@ -77,6 +77,9 @@ class Whole:
         """A new look is a new stage: it begins from a world that has moved on."""
         return sorted({(self.look_of(n), stage): n for n, stage in enumerate(self.stages)}.values())
 
+    def around_calls(self) -> set[int]:
+        return {n for n, label in enumerate(self.labels) if " the " in label}
+
 
 def run(scenario: str, folder: Path, *, every: int, processes: int) -> Report:
     """Try every `every`-th stage, and each one around a call; shared between so many processes.
@@ -103,7 +106,7 @@ def _share(scenario: str, folder: Path, *, every: int, number: int, of: int) -> 
     in_child(lambda: prepare(folder / "trial", scenario, templates=folder.parent.parent))
     whole = _whole(scenario, folder)
     stages = whole.last_of_each_stage()
-    wanted = [n for count, n in enumerate(stages) if count % every == 0 or " the " in whole.labels[n]]
+    wanted = sorted(whole.around_calls() | set(stages[::every]))
     kinds: Counter[str] = Counter()
     failed: dict[str, Any] = {}
     for point in wanted[number::of]:
