@@ -134,7 +134,11 @@ def drawn(page: Page) -> None:
 
 
 def barriers(page: Page) -> list[str]:
-    """What axe-core finds, as sentences; plotly's own drawing is told apart by the table beside it."""
+    """What axe-core finds, as sentences; plotly's own drawing is told apart by the table beside it.
+
+    From the top: a page that was scrolled to press something has links that are half below its head.
+    """
+    page.evaluate("scrollTo(0, 0)")
     found: Any = Axe().run(page, context={"exclude": [[".js-plotly-plot"]]}, options=AXE)
     return [
         f"{violation['id']}: {node['html'][:160]}"
