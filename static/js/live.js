@@ -13,8 +13,12 @@
 
   const regions = () => Array.from(document.querySelectorAll("[data-live]"));
 
+  // Whether the reader's own form in it was sent, and is not answered yet: the answer needs the place it was sent from.
+  const answering = (region) => region.querySelector("form[hx-post].htmx-request") !== null;
+
   // Nothing moves under the pointer, and nothing is replaced while somebody writes in it.
   function busy(region) {
+    if (answering(region)) return true;
     const active = document.activeElement;
     if (region.hasAttribute("data-always")) return false; // keeps what is typed by itself
     if (region.contains(active) && active.matches("input, textarea, select")) return true;
@@ -106,7 +110,10 @@
   document.addEventListener("htmx:beforeSwap", (event) => {
     const { requestConfig, target, xhr } = event.detail;
     if (requestConfig.verb === "post") answer = { at: performance.now(), target };
-    else if (xhr.askedAt < answer.at && (target.contains(answer.target) || answer.target.contains(target))) {
+    else if (answering(target)) {
+      event.detail.shouldSwap = false;
+      held.add(target.closest("[data-live]") || target);
+    } else if (xhr.askedAt < answer.at && (target.contains(answer.target) || answer.target.contains(target))) {
       event.detail.shouldSwap = false;
       soon(target.closest("[data-live]") || target);
     }
@@ -126,7 +133,10 @@
     lost = since;
     say("No connection to Recovery Desk since " + since.toTimeString().slice(0, 8) + ". What you see is from then; it is tried again.");
   });
-  document.addEventListener("htmx:afterRequest", (event) => { if (event.detail.successful) say(""); });
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.successful) say("");
+    setTimeout(release, 50);
+  });
 
   // --- what changes without an event: ages of pictures, progress
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import asdict
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import expect
+from playwright.sync_api import Route, TimeoutError, expect
 
 from recovery.core.policy import Approval
 from recovery.models import Agreement, Cluster, Decision, Incident, KillSwitch
@@ -94,6 +95,27 @@ def test_what_happens_meanwhile_leaves_the_chosen_row_chosen(visit: Visitor, app
     expect(page.locator("li.selected")).to_have_attribute("id", f"case-{chosen.incident.pk}")
     page.keyboard.press("x")
     expect(page.locator(f"#case-{chosen.incident.pk} details[data-key-name=reject]")).to_have_attribute("open", "")
+
+
+def test_the_answer_is_seen_although_the_row_was_told_gone_before_it_came(
+    visit: Visitor, approver: User, question: Question
+) -> None:
+    page, row = visit(approver), f"case-{question.incident.pk}"
+    page.goto("/approvals/")
+    connected(page)
+
+    def late(route: Route) -> None:
+        answer = route.fetch()
+        with suppress(TimeoutError):  # what is told of the decision must not take the row away
+            page.wait_for_function("id => document.getElementById(id) === null", arg=row, timeout=2000)
+        route.fulfill(response=answer)
+
+    page.route("**/approve/", late)
+    page.keyboard.press("j")
+    page.keyboard.press("a")
+    page.locator(f"#{row} details[data-key-name=approve] button").first.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Approved: requeue without gpu-02.")
+    expect(page.locator(f"#{row}")).to_have_count(0)
 
 
 def test_two_approvers_on_two_pages_decide_together(visit: Visitor, approver: User, question: Question) -> None:
