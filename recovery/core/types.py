@@ -196,7 +196,7 @@ class ActionKind(StrEnum):
     @property
     def ends_attempt(self) -> bool:
         """Whether the execution that it is done to ends by it: that end is our doing, not a fault."""
-        return self in (RESTARTS - {ActionKind.RELEASE}) | {ActionKind.CANCEL}
+        return self in PUT_BACK or self is ActionKind.CANCEL
 
 
 RESTARTS = frozenset(
@@ -205,6 +205,7 @@ RESTARTS = frozenset(
         ActionKind.RESTORE_OLDER,
     }
 )
+PUT_BACK = RESTARTS - {ActionKind.RELEASE}  # those that begin by a new place in the queue; a release only lets go
 
 
 class DecisionKind(StrEnum):

@@ -34,9 +34,7 @@ def close_incident(incident_id: int, *, outcome: Outcome, reason: str, actor: Ac
     return incident
 
 
-def save_policy(
-    rules: Any, *, base: int | None = None, reason: str, actor: Actor, now: datetime
-) -> PolicyVersion:  # fmt: skip
+def save_policy(rules: Any, *, base: int | None = None, reason: str, actor: Actor, now: datetime) -> PolicyVersion:
     """Add a new version, which holds from now on. `base` as `add_version` takes it. Raises Forbidden or Invalid."""
     require(actor, Permission.POLICY_EDIT, EVERYTHING)
     reason = needs_reason(reason)

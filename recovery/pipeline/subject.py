@@ -9,13 +9,12 @@ from typing import Any
 from django.db.models import Q
 
 from recovery.core.lifecycle import ActionState
-from recovery.core.types import RESTARTS, ActionKind
+from recovery.core.types import PUT_BACK, ActionKind
 from recovery.models import Action, Attempt, Incident, Job, Recommendation
 from recovery.pipeline.call_results import begun_in
 from recovery.slurm.base import HELD_BY_REQUEUE
 
 ENDS_ATTEMPT = [kind.value for kind in ActionKind if kind.ends_attempt]
-RESTARTING = [kind.value for kind in RESTARTS if kind.ends_attempt]
 MARK = "recovery-desk:"  # what our keys begin with, where they are left
 CALLS = 20  # so many of a run's newest actions are learned from
 
@@ -41,7 +40,7 @@ def restarted_from(incident: Incident) -> Attempt:
 
     A release is none in this sense: what it lets go was put back before, and is the new one.
     """
-    done = incident.actions.filter(kind__in=RESTARTING, state=ActionState.CONVERGED).order_by("pk").last()
+    done = incident.actions.filter(kind__in=PUT_BACK, state=ActionState.CONVERGED).order_by("pk").last()
     return subject_of(incident, done.parameters) if done is not None else incident.attempt
 
 

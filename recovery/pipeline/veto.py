@@ -9,7 +9,7 @@ from recovery.core.plans import Next, Step
 from recovery.core.plans.base import refuse
 from recovery.core.policy import frozen_by
 from recovery.core.speech import steps
-from recovery.core.types import ActionKind, DecisionKind, FindingKind, JobState
+from recovery.core.types import PUT_BACK, ActionKind, DecisionKind, FindingKind, JobState
 from recovery.models import Action, Attempt, Cluster, Decision, Incident, Job, Node, Run
 from recovery.pipeline.decide import halted
 from recovery.pipeline.eligible import eligible_nodes
@@ -22,8 +22,6 @@ from recovery.pipeline.subject import held_by_us, submitted_id
 from recovery.selectors import current_policy
 from recovery.slurm.base import HELD_BY_PEOPLE, JobRecord, SlurmClient, SlurmError
 
-# What puts a job back into the queue, whose other hold would then be in the way.
-PUT_BACK = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER, ActionKind.RESUBMIT})
 LEFT_FOR_UNDO = timedelta(minutes=5)  # a limit is not set back where the job would reach it at once
 IN_HEALTH = timedelta(minutes=1)  # so long a node must have been seen without a fault before it is resumed
 
@@ -123,6 +121,7 @@ def moved_since(incident: Incident, attempt: Attempt) -> bool:
 
 
 def _is_held(action: Action, record: JobRecord | None) -> str:
+    """Somebody else's hold would be in the way of a job that is put back."""
     put_back = ActionKind(action.kind) in PUT_BACK and record is not None
     if put_back and record is not None and record.state_reason in HELD_BY_PEOPLE:
         return "somebody holds the job, and that hold is not ours"

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from recovery.core.plans import RULES, Hold, Intent, Seen, Step, Then, TrackerSeen, World, next_step
-from recovery.core.types import ActionKind, JobState
+from recovery.core.types import PUT_BACK, ActionKind, JobState
 from recovery.pipeline.observe import ON_NODES
-from recovery.pipeline.veto import PUT_BACK
 from tests.docs.pages import read, tables
 
 S = JobState
