@@ -12,5 +12,5 @@ class Invalid(Exception):
 def needs_reason(reason: str) -> str:
     """What somebody gave as their reason. Raises Invalid where it is empty."""
     if not reason.strip():
-        raise Invalid(["reason: give one, it stands in the audit trail."])
+        raise Invalid(["reason: say why; it stands in the audit trail."])
     return reason.strip()

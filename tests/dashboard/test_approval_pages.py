@@ -152,7 +152,7 @@ def test_a_run_is_taken_over_and_given_back(clients: dict[str, Client], question
     page = text_of(client.post(f"/runs/{run}/take-over/", {"reason": "me too", **back}, follow=True))
     assert "Operator has taken over already." in page
     page = text_of(client.post(f"/runs/{run}/give-back/", {"reason": " ", **back}, follow=True))
-    assert "Give one, it stands in the audit trail." in page
+    assert "Say why; it stands in the audit trail." in page
     client.post(f"/runs/{run}/give-back/", {"reason": "done", **back})
     assert Run.objects.get(pk=run).hands_off_at is None
 
@@ -288,7 +288,7 @@ def test_a_reason_that_failed_is_in_the_form_again_with_why(clients: dict[str, C
         assert f'action="{path}"' in page
         assert f'value="{question.page}"' in page, "the page that they came from"
     page = text_of(clients["admin"].post("/automation/stop/", {"reason": " ", "next": question.page}))
-    assert "Give one, it stands in the audit trail." in page
+    assert "Say why; it stands in the audit trail." in page
 
 
 def test_a_refused_decision_keeps_all_that_was_typed_and_chosen_in_its_own_form(
