@@ -138,7 +138,7 @@ def let_expire(*, now: datetime) -> None:
 def add_suspect(cluster: int, node: str, *, reason: str, until: datetime, actor: Actor, now: datetime) -> Suspect:
     """A person puts a node on the list. Raises Forbidden or Invalid."""
     require(actor, Permission.OPERATE, Place(cluster))
-    errors = [] if reason.strip() else ["reason: give one, it is shown wherever the node is left out."]
+    errors = [] if reason.strip() else ["reason: say why; it is shown wherever the node is left out."]
     if not Node.objects.filter(cluster=cluster, name=node).exists():
         errors.append(f"node: there is no node {node[:100] or 'without a name'} on this cluster; see its nodes.")
     if not now < until <= now + LONGEST:
@@ -162,7 +162,7 @@ def remove_suspect(pk: int, *, reason: str, actor: Actor, now: datetime) -> Susp
     row = Suspect.objects.get(pk=pk)
     require(actor, Permission.OPERATE, Place(row.cluster_id))
     if not reason.strip():
-        raise Invalid(["reason: give one, such as what was repaired; it stands in the audit trail."])
+        raise Invalid(["reason: say why, such as what was repaired; it stands in the audit trail."])
     if not _end(row, by=actor.name, reason=reason.strip(), actor=actor, now=now):
         raise Invalid([f"{row.node} is not on the list any more."])
     return row

@@ -99,7 +99,7 @@ def test_a_switch_without_a_reason_does_nothing_and_says_why(verb: str, as_admin
     cluster = make_cluster(paused_at=ago(60) if verb == "arm" else None)
     response = as_admin.post(f"/clusters/{cluster.pk}/{verb}/", {"reason": "  "})
     assert response.status_code == 422
-    assert "reason: give one" in text_of(response)
+    assert "reason: say why" in text_of(response)
     assert (Cluster.objects.get().paused_at is None) == (verb == "pause")
 
 

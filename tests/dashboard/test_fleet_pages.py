@@ -115,7 +115,7 @@ def test_a_node_shows_its_strikes_and_goes_on_and_off_the_list(clients: dict[str
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"reason": "", "days": "3"}, "reason: give one"),
+        ({"reason": "", "days": "3"}, "reason: say why"),
         ({"reason": "x", "days": "0"}, "days: give a number of days"),
         ({"reason": "x", "days": "later"}, "days: give a number of days"),
     ],

@@ -76,7 +76,7 @@ def test_a_wrong_table_is_not_saved_and_loses_nothing(as_admin: Client) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "said"),
-    [("max_excluded_percent", "150", "breaker.max_excluded_percent"), ("reason", "  ", "reason: give one")],
+    [("max_excluded_percent", "150", "breaker.max_excluded_percent"), ("reason", "  ", "reason: say why")],
 )
 def test_what_the_service_refuses_is_said_beside_what_was_typed(
     field: str, value: str, said: str, as_admin: Client

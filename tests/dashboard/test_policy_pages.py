@@ -262,7 +262,7 @@ def test_a_promotion_is_accepted_with_a_reason_and_told(promotion: Promotion, as
     address = f"/promotions/{promotion.pk}/accept/"
     refused = as_admin.post(address, {"reason": " "})
     assert refused.status_code == 422
-    assert "reason: give one" in text_of(refused)
+    assert "reason: say why" in text_of(refused)
     page = text_of(as_admin.post(address, {"reason": "well earned"}, follow=True))
     assert "Version 2 holds from now on." in page
     assert "well earned" in page
