@@ -19,7 +19,7 @@ from recovery import selectors
 from recovery.access import EVERYTHING, ROLE_PERMISSIONS, Permission
 from recovery.models import Cluster, KillSwitch, Membership
 from recovery.models.access import Role, Scope
-from recovery.pipeline import accounts, by_hand, lock_out, pauses
+from recovery.pipeline import accounts, lock_out, pauses
 from recovery.pipeline.invalid import Invalid
 from recovery.selectors.scope import visible_to
 
@@ -130,7 +130,7 @@ def _switch(request: DeskRequest, pk: int, service: Callable[..., None], done: s
     reason = request.POST.get("reason", "")
     try:
         service(pk, reason=reason, actor=request.actor, now=request.now)
-    except by_hand.Invalid as problem:
+    except Invalid as problem:
         context = _context(request) | {"problem": problem.errors, "problem_cluster": pk, "typed": reason}
         return render(request, "admin.html", context, status=422)
     messages.success(request, done.format(cluster.name), extra_tags="ok")

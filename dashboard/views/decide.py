@@ -22,6 +22,7 @@ from recovery.access import Forbidden, Permission, require
 from recovery.core.types import Rejection
 from recovery.models import Action, Agreement, Decision, Incident, Recommendation
 from recovery.pipeline import by_hand, decide
+from recovery.pipeline.invalid import Invalid
 from recovery.pipeline.transition import LostRace
 from recovery.tasks import wake_incident
 
@@ -176,7 +177,7 @@ def close(request: DeskRequest, pk: int) -> HttpResponse:
                 actor=request.actor,
                 now=request.now,
             )
-        except by_hand.Invalid as problem:
+        except Invalid as problem:
             form.add_error(None, problem.errors)
         except LostRace:
             form.add_error(None, "The case moved on in this moment: look at what it says now, then close it.")

@@ -13,8 +13,8 @@ from dashboard.page import DeskRequest, page, respond
 from dashboard.reads import fleet as reads
 from recovery.access import Permission
 from recovery.models import Node, Outbreak, Suspect
-from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.fleet import end_outbreak
+from recovery.pipeline.invalid import Invalid
 from recovery.pipeline.suspects import add_suspect, remove_suspect
 from recovery.selectors import NotFound, fleet_reads
 

@@ -17,6 +17,7 @@ from recovery.core.policy import LOG_PATTERN
 from recovery.core.types import Mode
 from recovery.models import PolicyVersion
 from recovery.pipeline import by_hand
+from recovery.pipeline.invalid import Invalid
 from recovery.policy_drafts import rules_of
 
 VERSIONS = 30
@@ -100,7 +101,7 @@ def save(request: DeskRequest, rules: Any, base: PolicyVersion | None) -> list[s
         ]
     try:
         saved = by_hand.save_policy(rules, base=number, reason=reason, actor=request.actor, now=request.now)
-    except by_hand.Invalid as problem:
+    except Invalid as problem:
         return problem.errors
     messages.success(request, f"Version {saved.number} holds from now on.", extra_tags="ok")
     return []

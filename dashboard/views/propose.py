@@ -12,8 +12,8 @@ from recovery.access import Permission
 from recovery.core.types import ActionKind
 from recovery.models import Action, Incident
 from recovery.pipeline import propose as service
-from recovery.pipeline.by_hand import Invalid
 from recovery.pipeline.decide import OutOfDate
+from recovery.pipeline.invalid import Invalid
 from recovery.pipeline.subject import newest_execution
 from recovery.tasks import client_of, wake_incident
 

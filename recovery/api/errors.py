@@ -20,7 +20,7 @@ from rest_framework.response import Response
 
 from recovery.access import Forbidden
 from recovery.api.tokens import Invalid
-from recovery.pipeline import by_hand
+from recovery.pipeline import invalid
 from recovery.pipeline.decide import AlreadyDecided, Frozen, OutOfDate
 from recovery.pipeline.transition import LostRace
 from recovery.selectors import NotFound
@@ -55,7 +55,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
             return answer(status, code, str(error) or status.phrase)
     if isinstance(error, Invalid):
         return _invalid(error.fields)
-    if isinstance(error, by_hand.Invalid):
+    if isinstance(error, invalid.Invalid):
         return _invalid({name: [text] for name, _, text in (each.partition(": ") for each in error.errors)})
     if isinstance(error, ValidationError):
         return _invalid(dict(_flat(error.detail)))

@@ -11,8 +11,7 @@ from recovery.core.types import Outcome
 from recovery.models import Incident, PolicyVersion
 from recovery.pipeline.decide import close
 from recovery.pipeline.earned import review
-from recovery.pipeline.invalid import Invalid as Invalid
-from recovery.pipeline.invalid import needs_reason
+from recovery.pipeline.invalid import Invalid, needs_reason
 from recovery.pipeline.node_memory import remember
 from recovery.pipeline.policy_versions import add_version
 

@@ -14,7 +14,7 @@ from recovery.core.lifecycle import ActionState
 from recovery.core.speech import duration, listed, steps
 from recovery.core.types import ActionKind, CheckpointState, JobState
 from recovery.models import Action, Attempt, Checkpoint, Cluster, Incident, Node
-from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.invalid import Invalid
 from recovery.pipeline.job_facts import restorable
 from recovery.pipeline.scripts import check_environment, why_not_resubmitted
 from recovery.pipeline.subject import MARK, held_by_us

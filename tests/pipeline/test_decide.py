@@ -14,6 +14,7 @@ from recovery.core.lifecycle import IncidentState
 from recovery.core.types import DecisionKind, JobState, Mode, Outcome
 from recovery.models import Action, Agreement, Decision, PolicyVersion
 from recovery.pipeline import by_hand, decide
+from recovery.pipeline.invalid import Invalid
 from tests.pipeline.conftest import ECC, Desk
 
 Policy = Callable[..., PolicyVersion]
@@ -148,11 +149,11 @@ def test_a_node_excluded_by_the_breaker_limit_goes_to_a_person(desk: Desk) -> No
 
 def test_closing_by_hand_never_claims_a_recovery(asked: Desk, operator: object) -> None:
     actor = actor_for(operator)  # type: ignore[arg-type]
-    with pytest.raises(by_hand.Invalid, match="checkpoint"):
+    with pytest.raises(Invalid, match="checkpoint"):
         by_hand.close_incident(
             asked.incident.pk, outcome=Outcome.RECOVERED, reason="it is fine", actor=actor, now=asked.now
         )
-    with pytest.raises(by_hand.Invalid, match="reason"):
+    with pytest.raises(Invalid, match="reason"):
         by_hand.close_incident(asked.incident.pk, outcome=Outcome.GAVE_UP, reason="", actor=actor, now=asked.now)
     by_hand.close_incident(asked.incident.pk, outcome=Outcome.GAVE_UP, reason="moved on", actor=actor, now=asked.now)
     assert asked.incident.state == IncidentState.CLOSED
@@ -160,7 +161,7 @@ def test_closing_by_hand_never_claims_a_recovery(asked: Desk, operator: object) 
 
 def test_a_broken_policy_is_not_saved(admin: object, desk: Desk) -> None:
     actor = actor_for(admin)  # type: ignore[arg-type]
-    with pytest.raises(by_hand.Invalid, match="mode"):
+    with pytest.raises(Invalid, match="mode"):
         by_hand.save_policy(
             {"rules": [{"name": "x", "classes": "*", "mode": "full"}]}, reason="try", actor=actor, now=desk.now
         )

@@ -12,7 +12,7 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, JobState, NodeState, Outcome
 from recovery.models import Action, Cluster, Incident, Node, PolicyVersion, Recommendation
 from recovery.pipeline import propose, ruling
-from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.invalid import Invalid
 from recovery.pipeline.veto import IN_HEALTH
 from recovery.slurm.base import Operation, SlurmRefused
 from tests.pipeline.cases import Case

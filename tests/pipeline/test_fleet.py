@@ -16,7 +16,7 @@ from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, FailureClass, Mode, Outcome
 from recovery.models import Action, Event, Incident, Outbreak, PolicyVersion, Recommendation
 from recovery.pipeline import decide, fleet, propose
-from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.invalid import Invalid
 from tests.factories import make_action, make_incident, make_node, make_outbreak, make_recommendation, make_run
 from tests.pipeline.conftest import Desk
 

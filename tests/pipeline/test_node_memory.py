@@ -13,7 +13,8 @@ from recovery.core.lifecycle import IncidentState
 from recovery.core.types import Exclude, FindingKind, Outcome
 from recovery.models import Cluster, Event, Incident, NodeStrike, Suspect
 from recovery.pipeline import suspects
-from recovery.pipeline.by_hand import Invalid, close_incident
+from recovery.pipeline.by_hand import close_incident
+from recovery.pipeline.invalid import Invalid
 from recovery.pipeline.node_memory import remember
 from recovery.pipeline.suspects import add_suspect, let_expire, reasons, remove_suspect
 from tests.factories import make_attempt, make_cluster, make_incident, make_node, make_outbreak, make_run, make_suspect

@@ -11,7 +11,7 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, JobState
 from recovery.models import Action, Job, PolicyVersion
 from recovery.pipeline import decide
-from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.invalid import Invalid
 from tests.pipeline.cases import Case
 from tests.pipeline.conftest import ECC, Desk
 

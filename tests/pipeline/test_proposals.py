@@ -9,7 +9,7 @@ import pytest
 from recovery.access import Forbidden, actor_for
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, Outcome
-from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.invalid import Invalid
 from recovery.slurm.base import Operation
 from tests.pipeline.cases import Case
 

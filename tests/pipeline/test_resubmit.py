@@ -10,7 +10,7 @@ import pytest
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, JobState, Outcome
 from recovery.models import Action, BatchScript, Incident, PolicyVersion
-from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.invalid import Invalid
 from tests.pipeline.cases import SCRIPT, Case
 from tests.pipeline.conftest import Desk
 from tests.pipeline.fake_slurm import no_answer

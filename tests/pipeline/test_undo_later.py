@@ -10,7 +10,7 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, FindingKind, NodeState, Outcome
 from recovery.models import Action, Event, Incident, Node
 from recovery.pipeline import by_hand, decide, propose
-from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.invalid import Invalid
 from tests.pipeline.cases import Case
 
 

@@ -17,6 +17,7 @@ from recovery.core.policy import DEFAULT_RULES
 from recovery.core.types import DecisionKind, Mode, Outcome
 from recovery.models import PolicyVersion
 from recovery.pipeline import by_hand, earned
+from recovery.pipeline.invalid import Invalid
 from tests.api.conftest import with_token
 from tests.factories import make_policy, make_token
 from tests.pipeline.test_earned import past, write
@@ -45,7 +46,7 @@ def newest() -> PolicyVersion:
 def test_who_saves_on_top_of_another_version_is_refused(admin: User) -> None:
     actor, now = actor_for(admin), timezone.now()
     by_hand.save_policy(DEFAULT_RULES, base=0, reason="first", actor=actor, now=now)
-    with pytest.raises(by_hand.Invalid, match="Somebody else saved version 1"):
+    with pytest.raises(Invalid, match="Somebody else saved version 1"):
         by_hand.save_policy(STRICT, base=0, reason="late", actor=actor, now=now)
     by_hand.save_policy(STRICT, base=1, reason="seen", actor=actor, now=now)
     assert (newest().number, newest().reason) == (2, "seen")
@@ -115,6 +116,6 @@ def test_a_promotion_is_not_put_on_top_of_what_nobody_looked_at(admin: User, mon
     cases = [past() for _ in range(5)]
     earned.review(cases[-1], now=timezone.now())
     monkeypatch.setattr(earned, "with_mode", first(earned.with_mode))
-    with pytest.raises(by_hand.Invalid, match="Somebody else saved version 2"):
+    with pytest.raises(Invalid, match="Somebody else saved version 2"):
         earned.accept(earned.open_promotions()[0].pk, reason="go", actor=actor_for(admin), now=timezone.now())
     assert newest().rules["rules"][0]["mode"] == "approve"

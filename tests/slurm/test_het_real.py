@@ -6,7 +6,7 @@ import pytest
 
 from recovery.core.types import ActionKind
 from recovery.models import Attempt, Incident, Job
-from recovery.pipeline.by_hand import Invalid
+from recovery.pipeline.invalid import Invalid
 from tests.slurm.test_each_action_real import HANGS, RealDesk, real
 
 pytestmark = [pytest.mark.slurm, pytest.mark.django_db]

@@ -17,6 +17,7 @@ from recovery.core.types import FailureClass
 from recovery.management.person import at_the_command_line
 from recovery.models import PolicyVersion
 from recovery.pipeline import by_hand
+from recovery.pipeline.invalid import Invalid
 
 
 class Command(BaseCommand):
@@ -75,7 +76,7 @@ class Command(BaseCommand):
             saved = by_hand.save_policy(
                 found.rules, base=number, reason=options["reason"], actor=at_the_command_line(), now=timezone.now()
             )
-        except by_hand.Invalid as problem:
+        except Invalid as problem:
             raise CommandError("\n".join(problem.errors)) from problem
         for warning in found.warnings:
             self.stderr.write(warning)
