@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import closing
 
 import pytest
 import redis
@@ -81,15 +82,15 @@ def test_a_database_that_crashes_and_recovers_loses_nothing(stormy: Site) -> Non
 
 def crash_the_database() -> None:
     """Returns when PostgreSQL answers anew: in the moment before it ends its processes it still lets somebody in."""
-    witness = connection.copy()
-    witness.ensure_connection()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        (pid,) = cursor.fetchone()
+    victim, witness = connection.copy(), connection.copy()
     connection.close()
-    os.kill(pid, signal.SIGKILL)
-    assert wait_until(lambda: not witness.is_usable(), timeout_s=30)
-    witness.close()
+    with closing(victim), closing(witness):
+        witness.ensure_connection()
+        with victim.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            (pid,) = cursor.fetchone()
+        os.kill(pid, signal.SIGKILL)
+        assert wait_until(lambda: not witness.is_usable(), timeout_s=30)
 
     def is_back() -> bool:
         try:
