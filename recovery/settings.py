@@ -60,7 +60,8 @@ PROVIDER = provider(
     lease_s=LEASE_S,
 )
 # Floors of the hang detector (recovery/core/detectors/hang.py explains them).
-HANG_FLOOR_S = env_float("RECOVERY_HANG_FLOOR_S", 1800, least=1)
+HANG_FLOOR_S = env_float("RECOVERY_HANG_FLOOR_S", 2700, least=1)
+HANG_WITNESSED_S = env_float("RECOVERY_HANG_WITNESSED_S", 1200, least=1)
 HANG_FIRST_STEP_S = env_float("RECOVERY_HANG_FIRST_STEP_S", 3600, least=1)
 HANG_SAVING_S = env_float("RECOVERY_HANG_SAVING_S", 1800, least=1)
 # How long a crash is left to settle: accounting, node states and the last log lines arrive after the job's end.

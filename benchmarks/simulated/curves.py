@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.simulated.play import HangsOnly
-from benchmarks.simulated.score import ADVICE, DEFAULTS, HANGS, Play, Tally, fleet
+from benchmarks.simulated.score import ADVICE, ALONE, DEFAULTS, HANGS, WITNESSED, Play, Tally, fleet
 from recovery.core.detectors import Limits
 from recovery.core.types import FindingKind
 
 SEED = 6
-HANG_JOBS, SLOW_JOBS = 1000, 150
-FLOORS = (600.0, 900.0, 1200.0, 1500.0, 1800.0, 2700.0)
+HANG_JOBS, SLOW_JOBS = 2000, 150
+FLOORS = (1200.0, 1500.0, 1800.0, 2100.0, 2700.0, 3600.0)  # where nothing else tells of it
+LOWER = (300.0, 600.0, 900.0, 1200.0, 1500.0, 1800.0)  # where something does
 LONGEST = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 FACTORS = (1.2, 1.35, 1.5, 1.75, 2.0)
-SHARES = (0.5, 0.95, 0.5)  # of the faults, whose delay a chart shows: the floor moves the middle, the factor the tail
+SHARES = (0.5, 0.5, 0.95, 0.5)  # of the faults, whose delay a chart shows: a floor moves the middle, a factor the tail
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "images"
 WIDE, HIGH, LEFT, BELOW = 340, 260, 64, 52  # of one picture, in pixels
 
@@ -36,16 +37,19 @@ class Point:
 def run() -> dict[str, list[dict[str, object]]]:
     """Simulate all points, write the picture, and give the figures."""
     rows = {
-        "the floor, in minutes": _hangs(
-            [(f"{s / 60:g}", replace(DEFAULTS, hang_floor_s=s)) for s in FLOORS], SHARES[0]
+        "minutes where nothing else says so": _hangs(
+            [(f"{s / 60:g}", replace(DEFAULTS, hang_floor_s=s)) for s in FLOORS], SHARES[0], ALONE
+        ),
+        "minutes where something does": _hangs(
+            [(f"{s / 60:g}", replace(DEFAULTS, hang_witnessed_s=s)) for s in LOWER], SHARES[1], WITNESSED
         ),
         "times the longest silence": _hangs(
-            [(f"{k:g}", replace(DEFAULTS, hang_longest=k)) for k in LONGEST], SHARES[1]
+            [(f"{k:g}", replace(DEFAULTS, hang_longest=k)) for k in LONGEST], SHARES[2], "hang"
         ),
-        "times the usual step": _slow([(f"{k:g}", replace(DEFAULTS, slow_factor=k)) for k in FACTORS], SHARES[2]),
+        "times the usual step": _slow([(f"{k:g}", replace(DEFAULTS, slow_factor=k)) for k in FACTORS], SHARES[3]),
     }
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "thresholds.svg").write_text(picture(("Hangs", "Hangs", "Slowdowns"), rows))
+    (FOLDER / "thresholds.svg").write_text(picture(("Hangs", "Hangs", "Hangs", "Slowdowns"), rows))
     return {
         what: [{"at": p.label, "delay_s": p.delay_s, "false": p.false, "missed": p.missed} for p in points]
         for what, points in rows.items()
@@ -55,26 +59,33 @@ def run() -> dict[str, list[dict[str, object]]]:
 Tried = list[tuple[str, Limits]]
 
 
-def _hangs(tried: Tried, share: float) -> list[Point]:
+def _hangs(tried: Tried, share: float, of: str) -> list[Point]:
+    """`of`: the hangs whose delay is shown, a key of Tally.delays."""
     how = Play(seed=SEED, only=("", *HANGS), player=HangsOnly)
     tallies = fleet(how, HANG_JOBS, [limits for _, limits in tried])
     return [
-        _point(tally, "hang", (FindingKind.HANG.value,), one, share) for tally, one in zip(tallies, tried, strict=True)
+        _point(tally, "hang", (FindingKind.HANG.value,), one, tally.delays[of], share)
+        for tally, one in zip(tallies, tried, strict=True)
     ]
 
 
 def _slow(tried: Tried, share: float) -> list[Point]:
     tallies = fleet(Play(seed=SEED, only=("", "slowdown")), SLOW_JOBS, [limits for _, limits in tried])
-    return [_point(tally, "slowdown", ADVICE, one, share) for tally, one in zip(tallies, tried, strict=True)]
+    return [
+        _point(tally, "slowdown", ADVICE, one, tally.delays["slowdown"], share)
+        for tally, one in zip(tallies, tried, strict=True)
+    ]
 
 
-def _point(tally: Tally, fault: str, kinds: Sequence[str], tried: tuple[str, Limits], share: float) -> Point:
-    delays, many = sorted(tally.delays[fault]), tally.faults[fault]
+def _point(
+    tally: Tally, fault: str, kinds: Sequence[str], tried: tuple[str, Limits], shown: Sequence[float], share: float
+) -> Point:
+    delays, many = sorted(shown), tally.faults[fault]
     return Point(
         label=tried[0], chosen=tried[1] == DEFAULTS,
         delay_s=round(delays[int(share * (len(delays) - 1))]) if delays else 0.0,
         false=round(1000 * sum(tally.false[kind] for kind in kinds) / tally.days, 1),
-        missed=round(1 - len(delays) / many, 3) if many else 0.0,
+        missed=round(1 - tally.found[fault] / many, 3) if many else 0.0,
     )  # fmt: skip
 
 

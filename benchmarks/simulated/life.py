@@ -7,18 +7,20 @@ which may be off or jump), `read` is when a reader of the log can see it (a ship
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
 from benchmarks.simulated.profiles import HOUR, Profile
+from benchmarks.simulated.seen import Seen, Wait, look
 from recovery.core.types import JobState, SignalKind
 
 SHIPPED_S = 60.0  # a shipped log is at most so late
 NUMERIC = ("nan", "diverged", "loss_vanished")
 WATCHED_S = 6 * HOUR  # a job that hangs is given up by its owner after so long
 LONGER = 1.8  # a step of the longer sequences of a curriculum
+NOTHING = Seen(measured="", waits=(), lines=(), faults=())
 STALL_S, MOST_STALL_S = 10.0, 900.0  # single stalls of data loaders and file systems: the least, and the longest
 
 
@@ -62,6 +64,7 @@ class Life:
     truth: Truth
     earlier_wait: float  # the longest silence that an earlier attempt of the run came back from; 0: it is the first
     earlier_start: float  # how long an earlier attempt took to its first step; likewise
+    seen: Seen  # what else tells of it
 
 
 def live(profile: Profile, random: Random) -> Life:
@@ -77,6 +80,7 @@ class _Living:
         self.lines: list[Event] = []
         self.saves: list[tuple[float, int]] = []
         self.written: list[tuple[float, float]] = []
+        self.waits: list[Wait] = []  # in which its GPUs do not train
         self.t = 0.0
         self.step = profile.resumed_from
         self.saved_step = profile.resumed_from
@@ -108,11 +112,14 @@ class _Living:
             self.lines.append(Event(self.t, SignalKind.FINISHED, self.step, self.t))
             if p.fault == "hidden_crash":
                 self.lines.pop()
-        return Life(
+        told = Life(
             profile=p, events=self._read(self.lines, end), saves=self.saves, written=self.written, end=end, state=state,
             exit_code=exit_code, step_exit_codes=codes, truth=truth, earlier_wait=self._earlier_wait(),
-            earlier_start=self._earlier_start(),
+            earlier_start=self._earlier_start(), seen=NOTHING,
         )  # fmt: skip
+        # Drawn last, so that the lives of a seed are what they were before anything of this was simulated.
+        hang_since = truth.since if truth.fault.startswith("hang") else math.inf
+        return replace(told, seen=look(self.waits, hang_since, end, self.random))
 
     def _state(self) -> JobState:
         states = (JobState.FAILED, JobState.NODE_FAIL, JobState.TIMEOUT, JobState.OUT_OF_MEMORY, JobState.PREEMPTED)
@@ -164,7 +171,9 @@ class _Living:
             if p.fault == "hang" and self.t + took > p.fault_at:
                 return max(self.t, p.fault_at)
             self.t += took
-            self.back_at = self.t if stalled else self.back_at
+            if stalled:
+                self.back_at = self.t
+                self.waits.append(Wait(self.t - stalled, self.t, "storage"))
             if self.t >= end:
                 self.t = end
                 return since
@@ -250,7 +259,9 @@ class _Living:
                 return True
         if self.t >= self.next["epoch"]:
             self.next["epoch"] = self.t + p.epoch_every_s
+            began = self.t
             self.t += p.epoch_s * r.lognormvariate(0, 0.2)
+            self.waits.append(Wait(began, self.t, "epoch"))
         return False
 
     def _save(self, took: float) -> bool:
@@ -268,6 +279,7 @@ class _Living:
                 self.written.append((self.t, done))
             self.saved_step, self.saved_tokens = step, self.tokens
         if p.saves != "async":
+            self.waits.append(Wait(self.t, done, "save"))
             self.t = done
         if p.saves != "silent" and not fails:
             self.lines.append(Event(done, SignalKind.SAVE_DURABLE, step, done))
@@ -280,6 +292,7 @@ class _Living:
         if self.p.fault == "hang_evaluating" and self.t > self.p.fault_at:
             self.hung_in = "evaluating"
             return True
+        self.waits.append(Wait(self.t, self.t + took, "eval"))
         self.t += took
         if announced:
             self._mark(SignalKind.EVAL_FINISHED, self.step)
@@ -287,7 +300,9 @@ class _Living:
 
     def _restart(self) -> None:
         self.restarts.pop(0)
+        began = self.t
         self.t += self.p.start_up_s * self.random.uniform(0.5, 1)
+        self.waits.append(Wait(began, self.t, "start"))
         self.step, self.tokens = self.saved_step, self.saved_tokens
         self._mark(SignalKind.LOADED, self.step)
 

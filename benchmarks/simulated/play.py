@@ -15,12 +15,31 @@ from statistics import median
 from typing import Any
 
 from benchmarks.simulated.life import Event, Life
+from benchmarks.simulated.seen import readings
 from recovery.core.detectors import AlarmLimits, Limits, Surroundings, alarms, detect
-from recovery.core.detectors.hang import detect_hang, earliest_hang, next_due, remember_wait, waits_for_a_start
+from recovery.core.detectors.hang import (
+    detect_hang,
+    earliest_hang,
+    is_silent,
+    next_due,
+    remember_wait,
+    waits_for_a_start,
+)
 from recovery.core.detectors.slowdown import pace_is_back
 from recovery.core.phases import next_phase
-from recovery.core.quiet import ANY, Pace, after, how_long
-from recovery.core.types import AttemptFacts, Finding, FindingKind, JobState, Phase, Sample, Signal, SignalKind
+from recovery.core.quiet import ANY, Pace, after, how_long, overdue_from
+from recovery.core.types import (
+    AttemptFacts,
+    FindingKind,
+    GpuFacts,
+    JobState,
+    NodeEvent,
+    NodeState,
+    Phase,
+    Sample,
+    Signal,
+    SignalKind,
+)
 from recovery.core.verify.restore import Source, Told
 
 START = datetime(2026, 1, 11, tzinfo=UTC)
@@ -30,6 +49,8 @@ STANDING_S, STANDING_REPORTS = 600.0, 20  # a slowdown that stands is looked at 
 RHYTHM = 2  # gaps between checkpoints that are a rhythm, as recovery/pipeline/surroundings.py has it
 ALARMS_S = 600.0  # alarms are looked for so often
 SIGNALS = {kind: Signal(kind=kind, file="", line=0, offset=0, text="", rule="") for kind in SignalKind}
+TIMED_OUT = replace(SIGNALS[SignalKind.FAILURE], rule="nccl.collective_timeout")
+FAULT = NodeEvent(at=START, node="gpu-01", text="Not responding", state=NodeState.DOWN)
 ALARM_LIMITS = AlarmLimits()
 
 
@@ -95,15 +116,10 @@ class Player:
 
     def _judge(self, at: float) -> None:
         """As recovery/pipeline/judge.py does."""
-        facts = self.facts(at)
-        found = detect(facts, self.limits)
-        if _is_hang(found):
-            facts = replace(facts, **self._asked_when_overdue(facts, at))
-            found = detect(facts, self.limits)
-        if _is_hang(found) and (beside := self._beside(at)):
-            facts = replace(facts, stalled_with=beside)
-            found = detect(facts, self.limits)
+        facts = self.full_facts(at)
+        if facts.stalled_with:
             self._alarms(at)  # people are told at once
+        found = detect(facts, self.limits)
         kinds = [finding.kind for finding in found]
         for kind in kinds:
             if kind != self.standing:
@@ -116,6 +132,8 @@ class Player:
         if kinds == [FindingKind.HANG]:
             return math.inf, None  # silence only grows
         quiet = how_long(facts, self.limits, trains=True)
+        told = [_at(moment) for moment in (*self.life.seen.lines, *self.life.seen.faults) if moment > at]
+        quiet = replace(quiet, until=min([quiet.until, *told]))  # a line that is read is judged at once
         if not self.standing or not facts.samples:
             return _seconds(quiet.until), quiet.pace
         last = facts.samples[-1]
@@ -125,9 +143,7 @@ class Player:
     def _alarms(self, at: float) -> None:
         """As recovery/pipeline/alarms.py looks for them."""
         self.asks_at = math.inf
-        facts = self.facts(at)
-        if (beside := self._beside(at)) and detect_hang(facts, self.limits) is not None:
-            facts = replace(facts, stalled_with=beside)
+        facts = self.full_facts(at)
         kinds = frozenset(alarm.kind.value for alarm in alarms(facts, self._around(at), ALARM_LIMITS))
         self.found += [Found(kind=kind, at=at) for kind in sorted(kinds - self.told)]
         self.told = kinds
@@ -218,12 +234,28 @@ class Player:
             longest_wait_s=self.longest_wait,
         )  # fmt: skip
 
-    def _asked_when_overdue(self, facts: AttemptFacts, at: float) -> dict[str, Any]:
-        """A checkpoint that is being written is looked at once a minute; one that is complete is none any more."""
+    def full_facts(self, at: float) -> AttemptFacts:
+        """As recovery/pipeline/silence.py has them."""
+        facts = self.facts(at)
+        return replace(facts, **self._asked(facts, at)) if is_silent(facts, self.limits) else facts
+
+    def _asked(self, facts: AttemptFacts, at: float) -> dict[str, Any]:
+        """What else tells of its silence. A checkpoint that is being written is looked at once a minute; one that is
+        complete is none any more."""
         written = next((done for begun, done in reversed(self.life.written) if begun <= at), -1.0)
         return {
             "longest_start_s": self.life.earlier_start if waits_for_a_start(facts) else 0.0,
             "written_at": _at(math.floor(at / 60) * 60) if written > at else None,
+            "stalled_with": self._beside(at), **self._witnesses(at),
+        }  # fmt: skip
+
+    def _witnesses(self, at: float) -> dict[str, Any]:
+        seen, gpu = self.life.seen, readings(self.life.seen, at)
+        newest = gpu.pop("newest", None)
+        return {
+            "signals": tuple(replace(TIMED_OUT, at=_at(moment)) for moment in seen.lines if moment <= at),
+            "node_events": tuple(replace(FAULT, at=_at(moment)) for moment in seen.faults if moment <= at),
+            "gpu": GpuFacts(at=_at(newest), nodes=2, **gpu) if newest is not None else None,
         }  # fmt: skip
 
     def _beside(self, at: float) -> int:
@@ -246,10 +278,6 @@ class Player:
         )  # fmt: skip
         for finding in detect(facts, self.limits):
             self.found.append(Found(kind=finding.kind.value, at=life.end + LOOK_S))
-
-
-def _is_hang(found: list[Finding]) -> bool:
-    return bool(found) and found[0].kind is FindingKind.HANG
 
 
 def _at(seconds: float) -> datetime:
@@ -289,11 +317,11 @@ class HangsOnly(Player):
 
     def _judge(self, at: float) -> None:
         facts = self.facts(at)
-        facts = replace(facts, stalled_with=self._beside(at), **self._asked_when_overdue(facts, at))
+        facts = replace(facts, **self._asked(facts, at))
         due = next_due(facts, self.limits)
         if detect_hang(facts, self.limits) is None:
             self.standing = ""
-            self.until = math.inf if due is None else (due.since - START).total_seconds() + due.limit_s
+            self.until = math.inf if due is None else _seconds(overdue_from(facts, due))
             return
         if not self.standing:
             self.found.append(Found(kind=FindingKind.HANG.value, at=at))
@@ -301,7 +329,7 @@ class HangsOnly(Player):
 
     def _progress(self, event: Event, seen: float) -> None:
         super()._progress(event, seen)
-        self.until = seen + min(self.limits.hang_floor_s, self.limits.first_step_s)  # no limit is lower
+        self.until = seen + min(self.limits.witnessed_floor_s, self.limits.first_step_s)  # no limit is lower
 
     def _alarms(self, at: float) -> None:
         self.asks_at = math.inf

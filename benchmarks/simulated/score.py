@@ -14,10 +14,13 @@ from benchmarks.simulated.bounds import at_most, share_at_least
 from benchmarks.simulated.life import Life, live
 from benchmarks.simulated.play import LOOK_S, Found, HangsOnly, Player, play
 from benchmarks.simulated.profiles import DAY, draw
+from benchmarks.simulated.seen import is_told
 from recovery.core.detectors import AlarmKind, Limits
 from recovery.core.types import FindingKind, SignalKind
 
-DEFAULTS = Limits(hang_floor_s=1800.0, first_step_s=3600.0, saving_s=1800.0)  # those of recovery/settings.py
+# Those of recovery/settings.py.
+DEFAULTS = Limits(hang_floor_s=2700.0, first_step_s=3600.0, saving_s=1800.0, hang_witnessed_s=1200.0)
+DUE_S = 1800.0  # the ruler of what was due, whatever the floors: it does not grow with them
 CRASHES = ("crash", "hidden_crash", "cancelled")
 HANGS = ("hang", "hang_saving", "hang_first_step", "hang_evaluating", "hang_resumed")
 # What is right to find where this fault is; where there are two, either will do.
@@ -37,6 +40,7 @@ ALSO: dict[str, tuple[str, ...]] = {
     "slowdown": (AlarmKind.UNSAVED.value,), "straggler": (AlarmKind.UNSAVED.value,),
     "not_restored": (AlarmKind.UNSAVED.value,),
 }  # fmt: skip
+WITNESSED, ALONE = "hang that something else told of", "hang that nothing else told of"  # in training
 ADVICE = (FindingKind.SLOWDOWN.value, AlarmKind.STRAGGLER.value)  # told apart: they ask nobody to do anything
 
 
@@ -77,6 +81,9 @@ class Tally:
         delay = each.at - truth.since
         self.found[truth.fault] += 1
         self.delays[truth.fault].append(delay)
+        if truth.fault == "hang":
+            told = is_told(life.seen, truth.since, limits.hang_floor_s)
+            self.delays[WITNESSED if told else ALONE].append(delay)
         if truth.fault in HANGS and delay <= 3 * due_of(life, limits):
             self.within[truth.fault] += 1
 
@@ -93,12 +100,12 @@ class Tally:
 
 def due_of(life: Life, limits: Limits) -> float:
     """When progress was due in this job by what is true of it: its own longest ordinary silence, and never sooner than
-    the site's floor; in a start or a named pause not sooner than the site's limit for that."""
+    half an hour; in a start or a named pause not sooner than the site's limit for that."""
     named = {
         "hang_first_step": limits.first_step_s, "hang_resumed": limits.first_step_s, "hang_saving": limits.saving_s,
         "hang_evaluating": limits.saving_s,
     }  # fmt: skip
-    return max(life.truth.due_s, named.get(life.truth.fault, limits.hang_floor_s))
+    return max(life.truth.due_s, named.get(life.truth.fault, DUE_S))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,7 +140,7 @@ def _is_never_silent(life: Life, every: Sequence[Limits]) -> bool:
     if life.truth.fault in HANGS:
         return False
     reports = [0.0, *sorted(event.read for event in life.events if event.kind is SignalKind.PROGRESS), life.end]
-    least = min(min(limits.hang_floor_s, limits.first_step_s) for limits in every)
+    least = min(min(limits.witnessed_floor_s, limits.first_step_s) for limits in every)
     return max(b - a for a, b in pairwise(reports)) + LOOK_S < least
 
 
@@ -168,14 +175,21 @@ def figures(tally: Tally) -> dict[str, Any]:
         "false_by_kind": dict(sorted(tally.false.items())),
         "false": tally.examples,
         "by_fault": {fault: _of_fault(tally, fault) for fault in sorted(tally.faults)},
+        "hangs_in_training": {
+            kind: {"found": len(tally.delays[kind]), **_delays(tally.delays[kind])} for kind in (WITNESSED, ALONE)
+        },
     }  # fmt: skip
 
 
 def _of_fault(tally: Tally, fault: str) -> dict[str, Any]:
-    delays = sorted(tally.delays[fault])
     told = {"jobs": tally.faults[fault], "found": round(tally.found[fault] / tally.faults[fault], 4)}
+    return {**told, **_delays(tally.delays[fault])}
+
+
+def _delays(each: Sequence[float]) -> dict[str, Any]:
+    delays = sorted(each)
     if not delays:
-        return told
+        return {}
     return {
-        **told, "delay_median_s": round(delays[len(delays) // 2]), "delay_p95_s": round(delays[int(0.95 * len(delays))])
+        "delay_median_s": round(delays[len(delays) // 2]), "delay_p95_s": round(delays[int(0.95 * len(delays))])
     }  # fmt: skip

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from recovery.core.detectors.hang import earliest_hang, next_due
+from recovery.core.detectors.hang import Due, earliest_hang, next_due
 from recovery.core.detectors.limit_near import looks_from
 from recovery.core.detectors.limits import Limits
 from recovery.core.detectors.slowdown import NORMAL_SHARE, costs_of
 from recovery.core.types import AttemptFacts, JobState, Sample
 
 SAFETY = timedelta(minutes=10)  # whatever is known, a judgement of what stays the same is made anew this often
+WITNESS = timedelta(minutes=1)  # of a silence that would be long enough if something else told of it: asked so often
 ANY = 1e300  # a cost that no report reaches
 
 
@@ -75,8 +76,16 @@ def how_long(facts: AttemptFacts, limits: Limits, *, trains: bool) -> Quiet:
     due = next_due(facts, limits)
     if due is None or facts.blind_reason:
         return safety
-    at = due.since + timedelta(seconds=due.limit_s)
+    at = overdue_from(facts, due)
     return replace(safety, until=at, why=due.sentence) if at < safety.until else safety
+
+
+def overdue_from(facts: AttemptFacts, due: Due) -> datetime:
+    """When its silence becomes a hang; sooner where it could become one by what may be seen meanwhile."""
+    at = due.since + timedelta(seconds=due.limit_s)
+    if due.least_s >= due.limit_s:
+        return at
+    return min(at, max(due.since + timedelta(seconds=due.least_s), facts.now + WITNESS))
 
 
 def _by_limit(facts: AttemptFacts, limits: Limits, until: datetime) -> datetime:

@@ -350,7 +350,9 @@ class GpuFacts:
     nodes: int  # that have one
     utilisation: float | None = None  # percent
     power_w: float | None = None  # of one GPU
-    usual_power_w: float | None = None  # the median of this attempt before
+    usual_power_w: float | None = None  # the mean of this attempt before it fell silent
+    most_utilisation: float | None = None  # the highest of any node in the last ten minutes; likewise
+    most_power_w: float | None = None
     xids: tuple[tuple[str, int], ...] = ()  # node and code, each once, that came up within this attempt
 
 

@@ -6,7 +6,6 @@ longer does, or when the run goes on in another attempt.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -16,11 +15,11 @@ from recovery import audit
 from recovery.access import SYSTEM
 from recovery.core.detectors import AlarmLimits, alarms
 from recovery.core.detectors.alarm import Alarm as Found
-from recovery.core.detectors.hang import detect_hang
 from recovery.core.types import JobState
 from recovery.models import Alarm, Attempt
-from recovery.pipeline.facts import as_json, attempt_facts, limits
-from recovery.pipeline.surroundings import stalled_with, surroundings
+from recovery.pipeline.facts import as_json
+from recovery.pipeline.silence import full_facts
+from recovery.pipeline.surroundings import surroundings
 
 EVERY = timedelta(minutes=10)  # alarms are no emergencies: what needs us at once is a finding
 
@@ -38,9 +37,7 @@ def look_for_alarms(attempt: Attempt, *, now: datetime) -> None:
     """Ask the detectors, and store what begins and what ends. Nothing is told by an old picture."""
     if attempt.job.vanished_at is not None or attempt.job.cluster.is_stale(now):
         return
-    facts = attempt_facts(attempt, now=now)
-    if detect_hang(facts, limits()) is not None:
-        facts = replace(facts, stalled_with=stalled_with(attempt, now=now))
+    facts = full_facts(attempt, now=now)
     around = surroundings(attempt, facts, now=now)
     settle(attempt, alarms(facts, around, AlarmLimits(), stale_after_s=settings.STALE_AFTER_S), now=now)
     attempt.alarms_at = now

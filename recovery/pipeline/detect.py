@@ -18,7 +18,8 @@ from recovery.core.types import AttemptFacts, FailureClass, Finding, FindingKind
 from recovery.core.verify import advise
 from recovery.models import Attempt, Incident
 from recovery.pipeline.beside import keep_for_later, store_finding, turn_to, was_overtaken
-from recovery.pipeline.facts import attempt_facts, limits
+from recovery.pipeline.facts import limits
+from recovery.pipeline.silence import full_facts
 from recovery.pipeline.subject import ended_by_us
 from recovery.pipeline.successor import follows
 from recovery.pipeline.transition import LostRace, advance, advance_action
@@ -44,7 +45,7 @@ def detect_attempt(attempt: Attempt, *, now: datetime) -> Incident | None:
         return None  # its end was our doing
     if attempt.state == JobState.REQUEUED and attempt.job.state_reason in HELD:
         return None  # Slurm could not launch it, put it back and holds it: that is told of the one that waits
-    facts = attempt_facts(attempt, now=now)
+    facts = full_facts(attempt, now=now)
     findings = detect(facts, limits())
     if not is_training(attempt):
         findings = [finding for finding in findings if finding.kind is FindingKind.CRASH]

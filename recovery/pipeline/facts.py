@@ -61,6 +61,7 @@ def current_rules() -> dict[str, Any]:
 def limits() -> Limits:
     return Limits(
         hang_floor_s=settings.HANG_FLOOR_S,
+        hang_witnessed_s=settings.HANG_WITNESSED_S,
         first_step_s=settings.HANG_FIRST_STEP_S,
         saving_s=settings.HANG_SAVING_S,
         stale_after_s=settings.STALE_AFTER_S,

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from django.conf import settings
 
 from recovery.core.detectors import detect
-from recovery.core.detectors.hang import waits_for_a_start
+from recovery.core.detectors.hang import is_silent
 from recovery.core.diagnose.exits import HELD
 from recovery.core.lifecycle import IncidentState
 from recovery.core.quiet import ANY, Pace, Quiet, after, after_reports, how_long
@@ -23,7 +23,7 @@ from recovery.models import Attempt, Incident
 from recovery.pipeline.detect import detect_attempt, is_training
 from recovery.pipeline.facts import brief_facts, limits, near_limit, newest_samples, with_rhythm
 from recovery.pipeline.reading import Look
-from recovery.pipeline.surroundings import last_written, longest_start, stalled_with
+from recovery.pipeline.silence import full_facts
 
 # What a judgement rests on: everything that the scheduler says of attempt and job shows in the first four.
 RESTS_ON = (
@@ -105,10 +105,6 @@ def _while_it_stands(found: Sequence[Finding], facts: AttemptFacts, quiet: Quiet
     return replace(quiet, until=min(quiet.until, until) if quiet.until > facts.now else until, pace=pace)
 
 
-def _is_hang(found: Sequence[Finding]) -> bool:
-    return any(finding.kind is FindingKind.HANG for finding in found)
-
-
 def judge(attempt: Attempt, blind_until: datetime | None, *, site: str, now: datetime) -> Incident | None:
     """Judge `attempt` by all that is known. Returns its open incident where a fault was found.
 
@@ -126,15 +122,9 @@ def judge(attempt: Attempt, blind_until: datetime | None, *, site: str, now: dat
     if running and near_limit(facts, limits()):
         facts = with_rhythm(facts, attempt.job.run_id)
     found = detect(facts, limits()) if running or attempt.state_reason in HELD else []
-    if _is_hang(found):
-        starts = waits_for_a_start(facts)
-        facts = replace(
-            facts, longest_start_s=longest_start(attempt) if starts else 0.0, written_at=last_written(attempt)
-        )
-        found = detect(facts, limits())
-    if _is_hang(found) and (beside := stalled_with(attempt, now=now)):
-        facts = replace(facts, stalled_with=beside)
-        attempt.alarms_at = None  # people are told at once
+    if running and is_silent(facts, limits()):
+        facts = full_facts(attempt, now=now)
+        attempt.alarms_at = None if facts.stalled_with else attempt.alarms_at  # people are told at once
         found = detect(facts, limits())
     incident = detect_attempt(attempt, now=now) if found else None
     if incident is not None or (found and _has_open_case(attempt)):

@@ -21,6 +21,7 @@ from recovery.sources import prometheus
 from recovery.sources.prometheus import Measured
 
 LATELY = timedelta(minutes=3)  # the newest round of questions, or two
+STEADY = timedelta(minutes=10)  # what waits for all of them does not merely pause
 USUAL, EARLIER = timedelta(hours=2), timedelta(minutes=10)  # between the two lies what is usual
 MOST_XIDS = 50
 OLD_SAMPLES = timedelta(minutes=1)  # between two scrapes Prometheus answers with the sample of the one before
@@ -92,20 +93,35 @@ def _event(xid: Reading, in_vain: datetime) -> KernelLine:
 
 
 def gpu_facts(attempt: Attempt, *, now: datetime) -> GpuFacts | None:
-    """What detectors may know of the attempt's GPUs; two queries, and none where the cluster names no Prometheus."""
+    """What detectors may know of the attempt's GPUs; three queries, and none where the cluster names no Prometheus."""
     if not attempt.job.cluster.sources.get("prometheus_url"):
         return None
     rows = Reading.objects.filter(attempt=attempt, name__in=("utilisation", "power"), at__gte=now - USUAL)
-    lately = Q(at__gte=now - LATELY)
+    lately, steady = Q(at__gte=now - LATELY), Q(at__gte=now - STEADY)
     told = rows.aggregate(
         newest=Max("at"),
         nodes=Count("node", filter=lately, distinct=True),
         utilisation=Avg("value", filter=lately & Q(name="utilisation")),
         power_w=Avg("value", filter=lately & Q(name="power")),
-        usual_power_w=Avg("value", filter=Q(name="power", at__lt=now - EARLIER)),
+        most_utilisation=Max("value", filter=steady & Q(name="utilisation")),
+        most_power_w=Max("value", filter=steady & Q(name="power")),
     )
     newest = told.pop("newest")
-    return None if newest is None else GpuFacts(at=newest, **told, xids=_new_xids(attempt))
+    if newest is None:
+        return None
+    return GpuFacts(at=newest, **told, usual_power_w=_usual_power(attempt, now=now), xids=_new_xids(attempt))
+
+
+def _usual_power(attempt: Attempt, *, now: datetime) -> float | None:
+    """The mean of the two hours before it fell silent, as a long hang would soon be what is usual; where nobody
+    measured then, of all but the last ten minutes."""
+    power = Reading.objects.filter(attempt=attempt, name="power")
+    ends = [min(at, now - EARLIER) for at in (attempt.last_progress_at, now) if at is not None]
+    for end in dict.fromkeys(ends):
+        usual = power.filter(at__gte=end - USUAL, at__lt=end).aggregate(usual=Avg("value"))["usual"]
+        if usual is not None:
+            return float(usual)
+    return None
 
 
 def _new_xids(attempt: Attempt) -> tuple[tuple[str, int], ...]:

@@ -166,7 +166,7 @@ def test_jobs_that_fell_silent_together_are_no_hang_of_their_own_yet() -> None:
     assert judge(first, None, site=site_digest(), now=now) is None
     assert first.alarms_at is None
     assert look(first, now) == ["shared_stall"]
-    alone = silent(None, 2000)
+    alone = silent(None, 2800)
     found = judge(alone, None, site=site_digest(), now=now)
     assert found is not None
     assert found.kind == FindingKind.HANG
@@ -179,9 +179,9 @@ def refreshed(attempt: Attempt, now: datetime) -> None:
 
 
 def starting(run: Run) -> Attempt:
-    """No step came in the 5000 seconds since it started."""
+    """No step came in the 5500 seconds since it started."""
     return make_attempt(
-        job=make_job(run=run, options={"run": "x"}), started_at=ago(5000), phase=Phase.STARTING, phase_since=ago(5000),
+        job=make_job(run=run, options={"run": "x"}), started_at=ago(5500), phase=Phase.STARTING, phase_since=ago(5500),
         first_step=None, last_step=None, last_progress_at=None,
     )  # fmt: skip
 
@@ -195,7 +195,7 @@ def test_a_start_may_take_as_long_as_the_runs_earlier_ones() -> None:
     alone = judge(starting(make_run()), None, site=site_digest(), now=now)
     assert alone is not None
     assert alone.kind == FindingKind.HANG
-    refreshed(slow, later := now + timedelta(seconds=2600))
+    refreshed(slow, later := now + timedelta(seconds=2100))
     hung = judge(slow, None, site=site_digest(), now=later)
     assert hung is not None
     assert hung.kind == FindingKind.HANG
@@ -203,8 +203,8 @@ def test_a_start_may_take_as_long_as_the_runs_earlier_ones() -> None:
 
 def test_a_silence_in_which_a_checkpoint_is_written_is_no_hang() -> None:
     now = timezone.now()
-    attempt, other = silent(None, 2000), silent(None, 2000)
-    for each, changed in ((attempt, 40), (other, 2100)):
+    attempt, other = silent(None, 2800), silent(None, 2800)
+    for each, changed in ((attempt, 40), (other, 2900)):
         make_checkpoint(run=each.job.run, step=900, state="announced", completed_at=None, changed_at=ago(changed))
     assert judge(attempt, None, site=site_digest(), now=now) is None
     assert judge(other, None, site=site_digest(), now=now) is not None

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from statistics import median
 from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks.simulated import curves, score, tails
 from benchmarks.simulated.bounds import at_most, share_at_least
-from benchmarks.simulated.life import live
+from benchmarks.simulated.life import Life, live
 from benchmarks.simulated.play import EveryLook, HangsOnly, play
 from benchmarks.simulated.profiles import Profile, draw
 from benchmarks.simulated.score import DEFAULTS, Play, figures, simulate
+from benchmarks.simulated.seen import USUAL_W, Seen, Wait, is_told, readings
 from recovery.core.types import Exclude, Restart
 
 SEED, JOBS = 1, 14
@@ -22,6 +24,11 @@ MIXED = (67, 175, 226, 320, 356, 1004)  # short jobs: without a loss, slow, cras
 
 def profile(number: int) -> Profile:
     return draw(Random(f"{SEED}-{number}"))
+
+
+def drawn(number: int) -> Life:
+    random = Random(f"{SEED}-{number}")
+    return live(draw(random), random)
 
 
 def test_in_a_slice_of_the_fleet_no_crash_is_missed_every_hang_is_found_in_time_and_none_in_vain() -> None:
@@ -44,10 +51,36 @@ def test_impatience_costs_false_alarms_and_patience_time() -> None:
     assert min(hasty.delays["hang"]) < min(patient.delays["hang"])
 
 
+def test_a_hang_that_something_else_tells_of_is_found_sooner() -> None:
+    (tally,) = simulate(Play(seed=SEED, only=("hang",), player=HangsOnly), range(100))
+    told, alone = (tally.delays[kind] for kind in (score.WITNESSED, score.ALONE))
+    assert median(told) < DEFAULTS.hang_witnessed_s + 60 < median(alone) < DEFAULTS.hang_floor_s + 120
+    assert set(figures(tally)["hangs_in_training"]) == {score.WITNESSED, score.ALONE}
+
+
+def test_what_was_due_is_measured_by_the_same_ruler_whatever_floor_is_tried() -> None:
+    life = next(life for n in range(50) if (life := drawn(n)).truth.fault == "hang")
+    assert score.due_of(life, DEFAULTS) == score.due_of(life, replace(DEFAULTS, hang_floor_s=7200.0))
+
+
+def test_gpus_that_wait_for_a_hung_rank_are_busy_and_draw_little() -> None:
+    wait = Wait(1200.0, 3000.0, "hang", share=0.3, utilisation=100.0)
+    told = Seen(measured="power", waits=(wait,), lines=(), faults=(900.0,))
+    assert readings(told, 300.0) == {}  # not measured for long enough yet
+    training, waiting = readings(told, 1100.0), readings(told, 1900.0)
+    assert (training["power_w"], training["most_power_w"]) == (USUAL_W, USUAL_W)
+    assert (waiting["power_w"], waiting["most_power_w"]) == (pytest.approx(0.3 * USUAL_W), pytest.approx(0.3 * USUAL_W))
+    assert waiting["utilisation"] == 100.0
+    assert readings(told, 1500.0)["most_power_w"] == USUAL_W  # ten minutes hold the time before, too
+    assert readings(replace(told, measured="utilisation"), 1900.0)["power_w"] is None
+    assert readings(replace(told, measured=""), 1900.0) == {}
+    assert is_told(told, 1200.0, 2700.0)
+    assert not is_told(replace(told, measured=""), 1200.0, 2700.0)  # the fault came before
+
+
 def test_looking_when_something_could_be_found_finds_what_looking_every_ten_seconds_does() -> None:
     """The fleet is played by what recovery.core.quiet says of judgements; the plain way makes all of them."""
-    drawn = ((n, Random(f"{SEED}-{n}")) for n in MIXED)
-    lives = {n: live(draw(random), random) for n, random in drawn}
+    lives = {n: drawn(n) for n in MIXED}
     plain = {n: play(life, DEFAULTS, EveryLook) for n, life in lives.items()}
     assert {n: play(life, DEFAULTS) for n, life in lives.items()} == plain
     assert {found.kind for each in plain.values() for found in each} >= {"crash", "hang", "slowdown", "numerics"}

@@ -3,7 +3,8 @@
 What is due depends on the phase. While training it is learned from the attempt's own intervals between reports, and
 from the longest silence that the run came back from: an evaluation that nobody announces, a log that is flushed now and
 then. The first step, a save, an evaluation and the end of the program have limits of their own. Of earlier attempts
-only that silence is carried over, as a prior that fades: other nodes, other data.
+only that silence is carried over, as a prior that fades: other nodes, other data. Whatever was learned, there is a
+floor below which no silence is a hang; it is lower where something else says so, too (witness.py).
 
 Never: for a blind attempt, in any state but RUNNING, on a picture taken before progress was due.
 """
@@ -14,8 +15,9 @@ import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from recovery.core.detectors.gpu import idle_gpus
-from recovery.core.detectors.limits import Limits
+from recovery.core.detectors.gpu import busy_gpus, idle_gpus
+from recovery.core.detectors.limits import Limits, Spans
+from recovery.core.detectors.witness import Floor, floor_of
 from recovery.core.diagnose.catalogue import RULES_BY_ID
 from recovery.core.series import intervals, quantile
 from recovery.core.speech import duration
@@ -32,16 +34,19 @@ from recovery.core.types import (
 )
 
 SUREST = 0.98
+AGAINST = 0.2  # what GPUs that compute leave less of the confidence
 HALVED_S = 86400.0  # a silence that the run came back from counts half after so long
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Due:
-    """Since when the attempt is silent, and how long it may be."""
+    """Since when the attempt is silent, and how long it may be; `least_s`: where something else told of a hang."""
 
     since: datetime
     limit_s: float
+    least_s: float
     sentence: str  # what was expected, with the reason of the limit
+    evidence: tuple[Evidence, ...] = ()  # of what makes the limit so low
 
 
 def detect_hang(facts: AttemptFacts, limits: Limits) -> Finding | None:
@@ -61,14 +66,24 @@ def detect_hang(facts: AttemptFacts, limits: Limits) -> Finding | None:
     silent = (facts.now - due.since).total_seconds()
     reason = f"No progress for {duration(silent)}: {due.sentence}."
     overdue = Evidence(text=reason, source="job log", role=Role.CONFIRMATION, rule="hang.overdue", at=due.since)
-    surer, idle = idle_gpus(facts)
+    surer, gpus = idle_gpus(facts)
+    if busy := busy_gpus(facts):
+        surer, gpus = -AGAINST, (busy,)
     return Finding(
         kind=FindingKind.HANG,
         since=due.since,
         reason=reason,
         confidence=min(SUREST, _confidence(facts, silent / due.limit_s) + surer),
-        evidence=(overdue, *idle),
+        evidence=(overdue, *due.evidence, *gpus),
     )
+
+
+def is_silent(facts: AttemptFacts, limits: Limits) -> bool:
+    """Whether it would hang if something else said so: then whatever could is to be asked."""
+    if facts.state is not JobState.RUNNING or facts.blind_reason or facts.seen_at <= earliest_hang(facts, limits):
+        return False
+    due = next_due(facts, limits)
+    return due is not None and (facts.seen_at - due.since).total_seconds() > due.least_s
 
 
 def next_due(facts: AttemptFacts, limits: Limits) -> Due | None:
@@ -88,8 +103,10 @@ def _due_by_phase(facts: AttemptFacts, limits: Limits) -> Due | None:
     since = _latest(facts.phase_since, facts.started_at)
     if since is None or facts.phase is Phase.QUEUED:
         return None
-    limit = _first_step_limit(facts, limits)
-    return Due(since=since, limit_s=limit, sentence=f"the first step is due within {duration(limit)} of the start")
+    least = _first_step_limit(facts, limits)
+    more = 0.0 if facts.longest_start_s else (limits.first_step_unknown - 1) * limits.first_step_s
+    floor = floor_of(facts, Spans(least, least + more, least + more), since, gpus_train=False)
+    return _with_floor(floor, since, "the first step is due within", " of the start")
 
 
 def waits_for_a_start(facts: AttemptFacts) -> bool:
@@ -111,9 +128,9 @@ def earliest_hang(facts: AttemptFacts, limits: Limits) -> datetime:
     """
     last = facts.last_progress_at
     if facts.phase in (Phase.SAVING, Phase.EVALUATING, Phase.FINISHING):
-        times, least = (facts.phase_since, last), max(limits.saving_s, limits.hang_floor_s)
+        times, least = (facts.phase_since, last), max(limits.saving_s, limits.witnessed_floor_s)
     elif last is not None:
-        least = min(limits.hang_floor_s, limits.hang_ceiling_s)
+        least = min(limits.witnessed_floor_s, limits.hang_ceiling_s)
         times = (last, facts.phase_since if facts.phase is Phase.FIRST_STEP else None)
     else:
         times, least = (facts.phase_since, facts.started_at), limits.first_step_s
@@ -127,8 +144,9 @@ def _due_in_pause(facts: AttemptFacts, limits: Limits) -> Due | None:
         return None
     what = {Phase.SAVING: "saving a checkpoint", Phase.EVALUATING: "an evaluation"}.get(facts.phase, "its end")
     longest = limits.hang_longest * max((*_own_intervals(facts, limits), facts.longest_wait_s))  # it may lie within
-    limit = max(limits.saving_s, limits.hang_floor_s, min(longest, limits.hang_ceiling_s))
-    return Due(since=since, limit_s=limit, sentence=f"{what} may take {duration(limit)}")
+    spans = limits.spans(max(limits.saving_s, min(longest, limits.hang_ceiling_s)))
+    floor = floor_of(facts, spans, since, gpus_train=False)
+    return _with_floor(floor, since, f"{what} may take", "")
 
 
 def _due_in_training(facts: AttemptFacts, limits: Limits, since: datetime) -> Due:
@@ -137,13 +155,23 @@ def _due_in_training(facts: AttemptFacts, limits: Limits, since: datetime) -> Du
     if len(own) < limits.hang_min_intervals or facts.phase is Phase.FIRST_STEP:
         limit = max(_first_step_limit(facts, limits), limits.hang_floor_s)
         why = "after the load" if facts.phase is Phase.FIRST_STEP else f"while only {len(own)} intervals are known"
-        return Due(since=since, limit_s=limit, sentence=f"the next step is due within {duration(limit)} {why}")
+        sentence = f"the next step is due within {duration(limit)} {why}"
+        return Due(since=since, limit_s=limit, least_s=limit, sentence=sentence)
     usual = quantile(own, limits.hang_quantile)
     survived = max(*own, facts.longest_wait_s)
-    limit = max(limits.hang_floor_s, limits.hang_factor * usual, limits.hang_longest * survived)
-    limit = min(limit * (limits.hang_shared if facts.stalled_with else 1), max(limits.hang_ceiling_s, 2 * usual))
-    sentence = f"reports usually come within {duration(usual)}, and {duration(limit)} is the limit"
-    return Due(since=since, limit_s=limit, sentence=sentence)
+    learned = max(limits.hang_factor * usual, limits.hang_longest * survived)
+    floor = floor_of(facts, limits.spans(learned), since)
+    patience, most = limits.hang_shared if facts.stalled_with else 1.0, max(limits.hang_ceiling_s, 2 * usual)
+    floor = floor._replace(seconds=min(floor.seconds * patience, most), least_s=min(floor.least_s * patience, most))
+    return _with_floor(floor, since, f"reports usually come within {duration(usual)}, and", " is the limit")
+
+
+def _with_floor(floor: Floor, since: datetime, before: str, after: str) -> Due:
+    why = f", {floor.why}" if floor.why else ""
+    sentence = f"{before} {duration(floor.seconds)}{after}{why}"
+    return Due(
+        since=since, limit_s=floor.seconds, least_s=floor.least_s, sentence=sentence, evidence=floor.evidence
+    )  # fmt: skip
 
 
 def _pause_ended(facts: AttemptFacts, limits: Limits, since: datetime) -> datetime:

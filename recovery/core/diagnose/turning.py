@@ -9,6 +9,7 @@ from recovery.core.types import AttemptFacts, Exclude, FailureClass, JobState, R
 
 C = FailureClass
 _BY_THE_DRIVER = frozenset({C.HANG_COLLECTIVE, C.HANG_SILENT, C.NETWORK_FABRIC, C.UNKNOWN})
+_STANDING_STILL = frozenset({C.HANG_COLLECTIVE, C.HANG_SILENT})
 _RESUMABLE = frozenset({C.WALLTIME, C.PREEMPTION, C.NODE_FAULT, C.GPU_HARDWARE})
 
 
@@ -24,6 +25,8 @@ def _clauses(verdict: Verdict, facts: AttemptFacts) -> Iterator[str]:
         yield "the scheduler's record of the job"
     if facts.blind_reason:
         yield "a log that can be read"
+    if verdict.failure_class in _STANDING_STILL and facts.state is JobState.RUNNING:
+        yield from _of_a_hang(facts)
     rule = verdict.clue.rule.id if verdict.clue else ""
     if not facts.node_events and (verdict.failure_class in _BY_THE_DRIVER or rule.startswith("cuda.")):
         yield "an Xid or another kernel message of its nodes"
@@ -37,3 +40,9 @@ def _clauses(verdict: Verdict, facts: AttemptFacts) -> Iterator[str]:
         yield "the same step again without a new checkpoint (code or data would be suspected)"
     if verdict.failure_class is C.WALLTIME and verdict.restart is Restart.AFTER_CHANGE:
         yield "a complete checkpoint that this attempt made"
+
+
+def _of_a_hang(facts: AttemptFacts) -> Iterator[str]:
+    yield "a new step, or files of a checkpoint that change"
+    if facts.gpu is None:
+        yield "readings of its GPUs (those that wait agree, those that compute speak against it)"

@@ -141,12 +141,23 @@ def test_reports_of_several_ranks_are_one_rhythm() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.FIRST_STEP, Phase.UNKNOWN])
 def test_the_first_step_has_its_own_limit(phase: Phase) -> None:
-    facts = attempt(phase=phase, phase_since=at(100), now_s=1890)
+    facts = attempt(phase=phase, phase_since=at(100), now_s=2790)
     assert not hangs(facts)
-    late = replace(facts, now=at(1910), seen_at=at(1910))
-    assert (
-        detect(late, LIMITS)[0].reason == "No progress for 30 m 10 s: the first step is due within 30 m of the start."
+    late = replace(facts, now=at(2810), seen_at=at(2810))
+    assert detect(late, LIMITS)[0].reason == (
+        "No progress for 45 m 10 s: the first step is due within 45 m of the start, as nothing else says that it hangs "
+        "(30 m if something did)."
     )
+
+
+def test_a_run_whose_earlier_starts_are_known_has_no_more_time_for_its_first_step_than_they_tell() -> None:
+    starting = attempt(now_s=1810)
+    assert not hangs(starting)
+    known = replace(starting, longest_start_s=500)
+    assert hangs(known)
+    assert detect(known, LIMITS)[0].reason.endswith("the first step is due within 30 m of the start.")
+    told = read(["[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12)"])
+    assert hangs(replace(starting, signals=tuple(replace(signal, at=at(1000)) for signal in told)))
 
 
 def test_a_load_gives_the_first_step_its_time_again() -> None:
@@ -233,10 +244,11 @@ def test_what_stands_still_with_others_has_more_time_and_is_a_hang_in_the_end() 
 def test_a_first_step_may_take_as_long_as_it_took_the_run_before() -> None:
     """The data loader that skips on took 50 minutes last time: half an hour without a step is no hang."""
     starting = attempt(now_s=2000)
-    assert hangs(starting)
+    assert hangs(replace(starting, longest_start_s=300))
     assert not hangs(replace(starting, longest_start_s=3000))
     assert hangs(replace(starting, longest_start_s=3000, now=at(7510), seen_at=at(7510)))
-    assert not hangs(replace(starting, longest_wait_s=300))  # its log is flushed every five minutes
+    # its log is flushed every five minutes
+    assert not hangs(replace(starting, longest_start_s=300, longest_wait_s=300))
     loaded = after_silence(2000, phase=Phase.FIRST_STEP, phase_since=at(800))
     assert hangs(loaded)
     assert not hangs(replace(loaded, longest_start_s=3000))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from recovery.core.diagnose import diagnose
-from recovery.core.types import AttemptFacts, JobState
-from tests.core.attempts import crash, ended, event, read, samples, traceback
+from recovery.core.types import AttemptFacts, GpuFacts, JobState
+from tests.core.attempts import attempt, crash, ended, event, hang, read, samples, traceback
 
 ILLEGAL = "RuntimeError: CUDA error: an illegal memory access was encountered"
 
@@ -33,3 +35,14 @@ def test_a_missing_record_is_named() -> None:
 
 def test_a_checkpoint_would_change_a_time_limit_without_one() -> None:
     assert "checkpoint that this attempt made" in turning(ended(JobState.TIMEOUT, samples=samples(40)))
+
+
+def test_a_hang_says_what_would_end_it_and_what_else_could_tell_of_it() -> None:
+    def told(facts: AttemptFacts) -> str:
+        return diagnose(facts, hang(facts)).coverage["what would change it"]
+
+    silent = attempt(samples=samples(40))
+    assert told(silent).startswith("a new step, or files of a checkpoint that change; readings of its GPUs")
+    measured = replace(silent, gpu=GpuFacts(at=silent.now, nodes=4, utilisation=97.0))
+    assert "a new step" in told(measured)
+    assert "readings" not in told(measured)
