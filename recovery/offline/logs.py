@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from recovery.core.logs import LogParser
+from recovery.core.logs.lines import NEWEST_YEAR, OLDEST_YEAR
 from recovery.core.types import LogLine, Signal, SignalKind
 
 LOG_SUFFIXES = (".log", ".out", ".err")
@@ -137,6 +138,8 @@ def time_in(text: str) -> datetime | None:
     if found is None:
         return None
     date, clock, fraction, zone = found.groups()
+    if not OLDEST_YEAR <= date[:4] <= NEWEST_YEAR:
+        return None
     stamp = f"{date}T{clock}{f'.{fraction[:6]}' if fraction else ''}{zone or '+00:00'}"
     try:
         return datetime.fromisoformat(stamp).astimezone(UTC)

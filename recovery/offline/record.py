@@ -14,6 +14,7 @@ _JOB_FIELDS = {
     "state", "reason", "exit_code", "nodes", "restart_count", "user_cancelled_by", "cancelled_by", "time_limit_s",
     "elapsed_s", "start", "step_exit_codes", "requeued",
 }  # fmt: skip
+MOST = 10**10  # seconds, some 300 years: whatever a scheduler may say of a job lies below
 _PENDING = (JobState.PENDING, JobState.REQUEUED)
 
 
@@ -85,6 +86,8 @@ def _number(record: Mapping[str, Any], field: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise JobRecordError(f"job.{field}: must be a number, not {value!r}")
+    if not 0 <= value <= MOST:
+        raise JobRecordError(f"job.{field}: must lie between 0 and {MOST:,}, not {value!r}")
     return float(value)
 
 

@@ -52,6 +52,12 @@ def test_a_node_that_the_verdict_proves_or_suspects_by_a_cause_is_struck() -> No
     assert places(by_record) == (Place(node="gpu-01", proven=True, told_by=ToldBy.SLURM),)
 
 
+def test_who_lost_a_peer_is_not_struck_for_it() -> None:
+    told = replace(BY_LOG, rule="nccl.ib_retry")
+    lost = verdict(failure_class=C.NETWORK_FABRIC, exclude=Exclude.IF_REPEATED, nodes=(), first_failure=told)
+    assert places(lost) == ()
+
+
 def test_a_node_that_died_is_struck_also_where_slurm_has_already_requeued_its_job() -> None:
     down = replace(CAUSE, rule="node.down", text="DOWN: Not responding")
     requeued = {"failure_class": C.NODE_FAULT, "restart": Restart.NO, "exclude": Exclude.NONE, "nodes": ()}

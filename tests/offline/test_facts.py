@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recovery.core.types import AttemptFacts, JobState, Phase, SignalKind
-from recovery.offline.facts import facts_of
+from recovery.offline.facts import LAST_DAY, facts_of
 from recovery.offline.logs import LINE_LIMIT, MOST_FAILURES, MOST_MARKS, log_files, read_files, time_in
 from recovery.offline.record import OfflineJob
 from tests.core.attempts import LIMITS, START, at, megatron, traceback
@@ -130,3 +130,18 @@ def test_job_state_words_reach_the_facts(tmp_path: Path) -> None:
     got = facts(tmp_path, state="TIMEOUT", exit_code="0:15", restart_count=2, user_cancelled_by="ana", time_limit_s=60)
     assert (got.state, got.exit_code, got.exit_signal, got.number) == (JobState.TIMEOUT, 0, 15, 2)
     assert (got.cancelled_by, got.time_limit_s) == ("ana", 60)
+
+
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
+def test_a_day_that_no_log_was_written_on_is_no_time(tmp_path: Path, day: str) -> None:
+    assert time_in(f"{day} 00:00:00 INFO step 4") is None
+    got = facts(tmp_path, *STEPS, f"{day} 00:00:00,000 - INFO - step: 60 loss: 1.0", state="RUNNING", elapsed_s=600)
+    assert got.now == at(40) + timedelta(seconds=600)
+
+
+def test_the_record_knows_the_end_where_the_log_is_dated_in_another_zone(tmp_path: Path) -> None:
+    ahead = [megatron(10 * i, 9 * 3600 + 40 * i) for i in range(1, 6)]
+    assert facts(tmp_path, *ahead, state="FAILED", elapsed_s=600, start=START.isoformat()).ended_at == at(600)
+    assert facts(tmp_path, *STEPS, state="FAILED", elapsed_s=10**10).now.year == 2342
+    late = START.replace(year=9990).isoformat()
+    assert facts(tmp_path, *STEPS, state="FAILED", elapsed_s=10**10, start=late).now == LAST_DAY

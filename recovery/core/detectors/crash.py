@@ -11,7 +11,9 @@ from datetime import datetime
 
 from recovery.core.detectors.limits import Limits
 from recovery.core.diagnose.catalogue import RULES_BY_ID
+from recovery.core.diagnose.clues import STRONG, Clue, gather
 from recovery.core.diagnose.exits import HELD
+from recovery.core.diagnose.tracebacks import without_bystanders
 from recovery.core.types import (
     AttemptFacts,
     Evidence,
@@ -33,6 +35,11 @@ _WORDS = {
     JobState.DEADLINE: "was ended at its deadline",
     JobState.REQUEUED: "was put back into the queue",
 }
+
+TRACEBACK = "python.traceback"
+# What a process can't go on after, and what says that one of the training ended so.
+_FINAL = frozenset({FailureClass.GPU_OOM, FailureClass.GPU_HARDWARE, FailureClass.STORAGE_FULL})
+_ENDED = frozenset({"elastic.child_failed", "srun.task_exit"})
 
 
 def detect_crash(facts: AttemptFacts, limits: Limits) -> Finding | None:
@@ -79,7 +86,28 @@ def _hidden_failure(facts: AttemptFacts) -> str:
         return f"Slurm says completed, but a step of the job ended with exit code {failed[0]}: the script hid it."
     if _load_failed(facts):
         return "Slurm says completed, but the trainer could not load its checkpoint and ended without a step."
+    if not facts.step_exit_codes and _log_ends_with_a_failure(facts):
+        return "Slurm says completed, but the log ends with a failure of the training: the script hid it."
     return ""
+
+
+def _log_ends_with_a_failure(facts: AttemptFacts) -> bool:
+    """Whether the training died by its own log, where nobody knows the exit codes of the steps.
+
+    An error alone is no proof: programs print many while they end. Its launcher says that it failed, or nothing could
+    train on after it.
+    """
+    clues = gather(facts)
+    sure = [c for c in without_bystanders(clues.causes, clues.confirmations) if c.rule.confidence >= STRONG]
+    headed = [
+        c for c in sure if any(_before(header, c) for header in clues.confirmations if header.rule.id == TRACEBACK)
+    ]
+    ended = [c for c in clues.consequences if c.rule.id in _ENDED]
+    return any(c.rule.failure_class in _FINAL or any(_before(c, end) for end in ended) for c in headed)
+
+
+def _before(one: Clue, other: Clue) -> bool:
+    return one.source == other.source and (one.evidence.line or 0) < (other.evidence.line or 0)
 
 
 def _load_failed(facts: AttemptFacts) -> bool:

@@ -23,6 +23,7 @@ from recovery.core.diagnose.coverage import coverage
 from recovery.core.diagnose.exits import HELD
 from recovery.core.diagnose.history import with_history
 from recovery.core.diagnose.judge import judge
+from recovery.core.diagnose.sequences import how_far
 from recovery.core.diagnose.settled import settle_verdict
 from recovery.core.diagnose.turning import what_would_change
 from recovery.core.diagnose.verdict import Verdict
@@ -86,15 +87,17 @@ def speaks_of_failure(facts: AttemptFacts) -> bool:
 
 
 def _with_contradictions(verdict: Verdict, facts: AttemptFacts, clues: Clues) -> Verdict:
-    doubts = list(verdict.doubts)
+    doubts, restart = list(verdict.doubts), verdict.restart
     if facts.state is JobState.COMPLETED:
         doubts.append("Slurm says that the job completed")
+        if restart is Restart.YES and not any(facts.step_exit_codes):
+            restart = Restart.ONCE  # it may have done its work, for all that Slurm knows
     said = {c.rule.failure_class for c in clues.causes if c.rule.id.startswith("slurm.")}
     if facts.state is JobState.FAILED and said & {FailureClass.EXTERNAL_CANCEL, FailureClass.PREEMPTION}:
         doubts.append("the log speaks of a cancelled or preempted step, Slurm's record of a failed job")
     if facts.blind_reason and verdict.clue is None:
         doubts.append("the job's log could not be read")
-    return replace(verdict, doubts=tuple(dict.fromkeys(doubts)))
+    return replace(verdict, restart=restart, doubts=tuple(dict.fromkeys(doubts)))
 
 
 def _already_requeued(verdict: Verdict, facts: AttemptFacts) -> Verdict:
@@ -133,9 +136,15 @@ def _reason(verdict: Verdict) -> str:
 
 
 def _evidence(verdict: Verdict, clues: Clues, found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    """The deciding line first, then the detector's, then the other clues: causes before consequences."""
+    """The deciding line first, then the detector's, then one clue of each kind, causes before consequences.
+
+    What many say alike comes last: a thousand victims would leave no room for the one rank that tells another story.
+    """
     decided = [verdict.clue.evidence] if verdict.clue else []
-    lines = [*decided, *found, *(c.evidence for c in clues.all)]
+    kinds: dict[tuple[str, str], Evidence] = {}
+    for clue in clues.all:
+        kinds.setdefault((clue.rule.id, how_far(clue)), clue.evidence)
+    lines = [*decided, *found, *kinds.values(), *(c.evidence for c in clues.all)]
     return tuple(dict.fromkeys(lines))[:MAX_EVIDENCE]
 
 

@@ -25,7 +25,19 @@ MAX_LINE = 2000  # characters of a line that are looked at: a job may print line
 
 _E = TypeVar("_E", bound=StrEnum)
 _TEXTS = ("pattern", "sentence", "source")
-_FIELDS = {"id", "scope", "literals", "class", "role", "restart", "exclude", "confidence", "fallback", *_TEXTS}
+_FIELDS = {
+    "id",
+    "scope",
+    "literals",
+    "class",
+    "role",
+    "restart",
+    "exclude",
+    "confidence",
+    "fallback",
+    "witness",
+    *_TEXTS,
+}
 _PIECE = re.compile(r"<<(\w+)>>")
 
 
@@ -57,6 +69,12 @@ class Rule:
     scope: Scope
     literals: tuple[str, ...]
     fallback: bool
+    witness: bool = False
+
+    @property
+    def accuses(self) -> bool:
+        """Whether the node that says so is under suspicion; who lost or waits for another only tells of it."""
+        return self.role is not Role.CONSEQUENCE and not self.witness
 
 
 def build(rows: Iterable[Mapping[str, Any]], pieces: Mapping[str, str]) -> tuple[Rule, ...]:
@@ -81,13 +99,14 @@ def _rule(row: Mapping[str, Any], pieces: Mapping[str, str]) -> Rule:
     for field in _TEXTS:
         if not isinstance(row.get(field), str) or not row[field]:
             raise CatalogueError(f"Rule {name}: {field} must be a text.")
-    literals, confidence, fallback = row.get("literals"), row.get("confidence", 0.9), row.get("fallback", False)
+    literals, confidence = row.get("literals"), row.get("confidence", 0.9)
     if not isinstance(literals, list) or not literals or not all(isinstance(x, str) and len(x) >= 3 for x in literals):
         raise CatalogueError(f"Rule {name}: literals must be a list of texts of at least 3 characters.")
     if not isinstance(confidence, float) or not 0 < confidence < 1:
         raise CatalogueError(f"Rule {name}: confidence must lie between 0 and 1.")
-    if not isinstance(fallback, bool):
-        raise CatalogueError(f"Rule {name}: fallback must be true or false.")
+    for flag in ("fallback", "witness"):
+        if not isinstance(row.get(flag, False), bool):
+            raise CatalogueError(f"Rule {name}: {flag} must be true or false.")
     return Rule(
         id=name,
         pattern=_pattern(name, row["pattern"], pieces),
@@ -100,7 +119,8 @@ def _rule(row: Mapping[str, Any], pieces: Mapping[str, str]) -> Rule:
         confidence=confidence,
         scope=_word(Scope, row, "scope", "log"),
         literals=tuple(literals),
-        fallback=fallback,
+        fallback=row.get("fallback", False),
+        witness=row.get("witness", False),
     )
 
 

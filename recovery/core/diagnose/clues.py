@@ -45,12 +45,16 @@ class Clue:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Clues:
-    """All clues by role, in the order in which they were said, and how many were left out because life went on."""
+    """All clues by role, in the order in which they were said, and how many were left out because life went on.
+
+    `overcome` counts lines of the log, `outlived` events of nodes.
+    """
 
     causes: tuple[Clue, ...]
     consequences: tuple[Clue, ...]
     confirmations: tuple[Clue, ...]
     overcome: int
+    outlived: int = 0
 
     @property
     def all(self) -> tuple[Clue, ...]:
@@ -63,13 +67,16 @@ def gather(facts: AttemptFacts) -> Clues:
     failures = [s for s in facts.signals if s.kind is SignalKind.FAILURE and s.rule in RULES_BY_ID]
     life = Life(facts)
     lasting = [s for s in failures if not life.went_on_after(s)]
-    clues = [*_from_log(lasting, facts, places), *_from_nodes(facts, places)]
+    noted = list(_from_nodes(facts, places))
+    fresh = [c for c in noted if c.at is None or not life.outlived(c.at)]
+    clues = [*_from_log(lasting, facts, places), *fresh]
     by_role = {role: tuple(c for c in clues if c.rule.role is role) for role in Role}
     return Clues(
         causes=by_role[Role.CAUSE],
         consequences=by_role[Role.CONSEQUENCE],
         confirmations=by_role[Role.CONFIRMATION],
         overcome=len(failures) - len(lasting),
+        outlived=len(noted) - len(fresh),
     )
 
 
@@ -100,7 +107,13 @@ def _from_log(lasting: Sequence[Signal], facts: AttemptFacts, places: Places) ->
             rank=signal.rank,
             node=nodes[0] if len(nodes) == 1 else "",
         )
-        yield Clue(rule=rule, evidence=evidence, at=at, exact=exact, nodes=nodes, until=facts.ended_at)
+        yield Clue(rule=rule, evidence=evidence, at=at, exact=exact, nodes=nodes, until=_bound(facts, at))
+
+
+def _bound(facts: AttemptFacts, at: datetime | None) -> datetime | None:
+    """The end of the job, None for a line that is dated beyond it: then its clock is another than Slurm's."""
+    end = facts.ended_at
+    return end if end is None or at is None or at - end <= AFTER_END else None
 
 
 def _times(signals: Sequence[Signal]) -> dict[tuple[str, int], tuple[datetime | None, bool]]:

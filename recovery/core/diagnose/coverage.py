@@ -15,7 +15,7 @@ def coverage(facts: AttemptFacts, clues: Clues) -> dict[str, str]:
         "scheduler": _scheduler(facts),
         "job log": _log(facts, clues),
         "ranks": _ranks(facts),
-        "node events": _nodes(facts),
+        "node events": _nodes(facts, clues),
         "checkpoints": _checkpoints(facts),
         "GPU counters": _gpus(facts),
     }
@@ -80,12 +80,13 @@ def _spans(ranks: set[int]) -> str:
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}{f' and {steps(beyond)} more' if beyond else ''}"
 
 
-def _nodes(facts: AttemptFacts) -> str:
+def _nodes(facts: AttemptFacts, clues: Clues) -> str:
     if not facts.nodes:
         return "the job's nodes are not known"
     nodes = f"the job's {_count(len(facts.nodes), 'node')}"
     if facts.node_events:
-        return f"{_count(len(facts.node_events), 'event')} of {nodes}"
+        outlived = f", {clues.outlived} of them long before its last steps and not counted" if clues.outlived else ""
+        return f"{_count(len(facts.node_events), 'event')} of {nodes}{outlived}"
     return f"none for {nodes}; that proves nothing unless their kernel logs arrive here"
 
 

@@ -84,6 +84,13 @@ def _by_code(facts: AttemptFacts) -> Verdict:
             reason="NVRx's launcher ended with 93, its word that the job must not be restarted: no progress over "
             "several tries, or a cause that stays. Its own log says which.",
         )
+    if 2 in signals:
+        return Verdict(
+            failure_class=C.EXTERNAL_CANCEL,
+            restart=Restart.NO,
+            confidence=0.7,
+            reason="A process was interrupted (SIGINT), as a person does who no longer wants it.",
+        )
     for code in sorted(codes & NOT_RUN.keys()):
         return Verdict(
             failure_class=C.LAUNCH_CONFIG,

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from recovery.core.diagnose.catalogue import RULES_BY_ID
 from recovery.core.diagnose.verdict import Verdict
 from recovery.core.series import typical_stride
 from recovery.core.speech import steps
-from recovery.core.types import AttemptFacts, Exclude, FailureClass, PastFailure, Restart, Role
+from recovery.core.types import AttemptFacts, Exclude, FailureClass, PastFailure, Restart
 
 # Classes whose repetition at one step speaks against the machines: hardware doesn't know which step it is.
 _MACHINES = frozenset(
@@ -41,17 +42,24 @@ def _suspected(verdict: Verdict) -> str:
     """The one node that the verdict suspects without proof. Who reports what it suffered from others is none."""
     if verdict.exclude is not Exclude.IF_REPEATED or verdict.clue is None or len(verdict.clue.nodes) != 1:
         return ""
-    return "" if verdict.clue.rule.role is Role.CONSEQUENCE else verdict.clue.nodes[0]
+    return verdict.clue.nodes[0] if verdict.clue.rule.accuses else ""
 
 
 def _same_node(verdict: Verdict, history: Sequence[PastFailure]) -> Verdict | None:
     """A suspect that is suspected again is excluded; so many faces a bad node may have, if all are of machines."""
     node = _suspected(verdict)
-    before = [past for past in history if node in past.nodes and _alike(past.failure_class, verdict.failure_class)]
+    alike = [past for past in history if _alike(past.failure_class, verdict.failure_class)]
+    before = [past for past in alike if node in past.nodes and _accused(past)]
     if not node or not before:
         return None
     moved = ", and after the first time the run went on elsewhere" if any(past.elsewhere for past in before) else ""
     return _without(verdict, node, f"it is the second time on {node}{moved}")
+
+
+def _accused(past: PastFailure) -> bool:
+    """Whether its nodes were suspects: who only told of what others did to it was none."""
+    rule = RULES_BY_ID.get(past.rule)
+    return rule is None or rule.accuses
 
 
 def _alike(one: FailureClass, other: FailureClass) -> bool:

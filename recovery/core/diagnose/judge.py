@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -64,13 +65,42 @@ def _by_cause(facts: AttemptFacts, clues: Clues) -> Verdict | None:
     if first is None:
         return None
     clue = first.clue
-    if clue.rule.failure_class is C.NODE_FAULT and clue.source == "node":
+    if clue.rule.failure_class is C.NODE_FAULT and clue.rule.id.startswith("node."):
         return scheduler.node_failure(facts, clues)
     if clue.rule.failure_class is C.WALLTIME and (limit := scheduler.out_of_time(facts, clues, clue)):
         return limit
     told = _by_its_kernel(clue, causes)
     verdict = _without_traceback(of_clue(told, doubt=first.doubt), clues)
-    return missing_there_only(_on_many_nodes(verdict, causes), causes, clues.consequences)
+    verdict = missing_there_only(_on_many_nodes(verdict, causes), causes, clues.consequences)
+    return _on_its_word_alone(verdict, facts, clues)
+
+
+_SPOKEN = re.compile(
+    r"\w(?:Error|Exception)\b|\b(?:NCCL WARN|ERROR|CRITICAL|FATAL)\b|what\(\):|\[[EF]\d{4} |terminated with exception"
+)
+
+
+def _on_its_word_alone(verdict: Verdict, facts: AttemptFacts, clues: Clues) -> Verdict:
+    """A job may print any text, the words of a broken GPU too: without a sign that a process died of it, no node goes.
+
+    Such signs are a traceback, what srun and the launcher report, victims, or an error's name or level in the line.
+    """
+    clue = verdict.clue
+    if verdict.exclude is not Exclude.NODES or clue is None or clue.source == "node" or facts.state is JobState.UNKNOWN:
+        return verdict
+    if clues.consequences or clues.confirmations or _SPOKEN.search(clue.evidence.text):
+        return verdict
+    if clue.rule.id.startswith(("slurm.", "srun.")) or any(c.source == "node" for c in clues.causes):
+        return verdict
+    doubt = "nothing else says that a process died of it, and a job may print any text"
+    return replace(
+        verdict,
+        restart=Restart.ONCE,
+        exclude=Exclude.IF_REPEATED,
+        nodes=(),
+        confidence=min(verdict.confidence, 0.6),
+        doubts=(*verdict.doubts, doubt),
+    )
 
 
 def _believable(clue: Clue, facts: AttemptFacts) -> bool:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from recovery.core.types import AttemptFacts, Signal, SignalKind
 
 # A step that was under way when one rank failed may still be reported by another: one report proves nothing.
 STEPS_THAT_PROVE_LIFE = 2
+# What was noted of a node is over for the training if it still reports steps so much later. The clocks of a kernel, of
+# Slurm and of the log differ, Slurm waits for its time-outs, and what is lost may be missed only when it is needed.
+OUTLIVED = timedelta(minutes=15)
+CLOCKS_APART = timedelta(minutes=1)
 
 _STARTS = frozenset({SignalKind.LOADED, SignalKind.FRESH_START})
 _TRAINS = frozenset({SignalKind.PROGRESS, SignalKind.SAVE_STARTED, SignalKind.SAVE_DURABLE})
@@ -24,6 +29,8 @@ class Life:
         self._proved_until: dict[str, int] = {}  # file → the last line before which every failure was overcome
         self._workers_at = facts.workers_at
         self._proved_at = _second_last((sample.step, sample.at) for sample in facts.samples)
+        end = (facts.ended_at or facts.now) + CLOCKS_APART  # what is dated later was dated by another clock
+        self._outlived_at = _second_last((sample.step, sample.at) for sample in facts.samples if sample.at <= end)
         files: dict[str, list[Signal]] = {}
         for signal in facts.signals:
             files.setdefault(signal.file, []).append(signal)
@@ -35,6 +42,10 @@ class Life:
             return True
         since = [at for at in (self._proved_at, self._workers_at) if at is not None]
         return failure.at is not None and bool(since) and failure.at < max(since)
+
+    def outlived(self, at: datetime) -> bool:
+        """Whether the training went on long after what was noted of one of its nodes at that time."""
+        return self._outlived_at is not None and self._outlived_at - at >= OUTLIVED
 
 
 def _proved_line(signals: Sequence[Signal]) -> int:

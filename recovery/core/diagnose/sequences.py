@@ -49,6 +49,12 @@ def reaches(clues: Clues) -> Mapping[int, Reach]:
     return max(groups.values(), key=len, default={})
 
 
+def how_far(clue: Clue) -> str:
+    """The number of operations that a rank says it enqueued; "" where it says nothing of it."""
+    work = _WORK.search(clue.evidence.text)
+    return work[1] if work else ""
+
+
 def _group(clue: Clue) -> tuple[str, int | None]:
     """The process group that a line speaks of, and the rank within it."""
     if found := _GROUP.search(clue.evidence.text):

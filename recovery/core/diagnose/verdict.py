@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from recovery.core.diagnose.clues import Clue
 from recovery.core.speech import listed
-from recovery.core.types import Exclude, FailureClass, Restart, Role
+from recovery.core.types import Exclude, FailureClass, Restart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,5 +45,5 @@ def placed(sentence: str, clue: Clue) -> str:
     """`sentence` with where it happened, "… (gpu-17, rank 136).", or who reports what happened elsewhere."""
     rank = f"rank {clue.evidence.rank}" if clue.evidence.rank is not None else ""
     where = ", ".join(filter(None, (listed(clue.nodes), rank)))
-    by = "reported by " if clue.rule.role is Role.CONSEQUENCE else ""
+    by = "" if clue.rule.accuses else "reported by "
     return f"{sentence.rstrip('.')} ({by}{where})." if where else sentence

@@ -44,6 +44,7 @@ _STAMP = (
 )
 _TIME_FIRST = re.compile(r"\s{0,8}(?:\[titan\] |\[NeMo [A-Z] |\[)?" + _STAMP)
 _TIME_NAMED = re.compile(r"(?:\bAT|\bdatetime:|\btime\s{0,8}:)\s{0,4}" + _STAMP)
+OLDEST_YEAR, NEWEST_YEAR = "1990", "2199"  # no log of a training was written at another time, whatever stands in it
 _TIME_WITHIN = 400  # characters in which a named time may begin
 
 
@@ -55,11 +56,13 @@ class _Stamp(NamedTuple):
 
     def read(self, text: str, *, utc_offset: timedelta) -> datetime | None:
         local, zone = text[self.local], None if self.zone is None else text[self.zone]
+        if not OLDEST_YEAR <= local[:4] <= NEWEST_YEAR:
+            return None
         try:
             if zone is None and not utc_offset:
                 return datetime.fromisoformat(local + "+00:00")
             return datetime.fromisoformat(local).replace(tzinfo=_zone(zone, utc_offset)).astimezone(UTC)
-        except (ValueError, OverflowError):  # 2026-13-45, or a year that no clock can hold
+        except (ValueError, OverflowError):  # 2026-13-45
             return None
 
 

@@ -110,3 +110,26 @@ def test_a_failure_before_the_last_step_is_not_when_it_began() -> None:
     finding = detect_crash(ended(samples=samples(3), signals=early), LIMITS)
     assert finding is not None
     assert finding.since == at(1000)
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+BUG = "KeyError: 'labels'"
+CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
+
+
+def hidden(*lines: str, **fields: object) -> AttemptFacts:
+    return ended(JobState.COMPLETED, exit_code=0, samples=samples(5), signals=read(lines), **fields)
+
+
+@pytest.mark.parametrize("lines", [traceback(OOM), [*traceback(BUG), CHILD]])
+def test_a_script_can_hide_a_failure_that_only_the_log_tells(lines: list[str]) -> None:
+    assert "the log ends with a failure of the training" in reason(hidden(*lines))
+
+
+@pytest.mark.parametrize("lines", [[OOM], traceback(BUG), traceback("RuntimeError: driver shutting down")])
+def test_an_error_in_the_log_of_a_completed_job_proves_no_crash(lines: list[str]) -> None:
+    assert detect(hidden(*lines), LIMITS) == []
+
+
+def test_steps_that_are_known_to_have_ended_well_are_believed() -> None:
+    assert detect(hidden(*traceback(OOM), step_exit_codes=(0,)), LIMITS) == []

@@ -8,6 +8,7 @@ _STEPD = "slurmstepd: error: *** "
 _AT = "CANCELLED AT 2026-01-11T09:20:41"
 _NCCL = "gpu-02:40817:41220 [3] "
 _XID = "NVRM: Xid (PCI:0000:1b:00): "
+_COUNT = "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before? "
 _GLOG = "[E0111 09:20:41.123456789 ProcessGroupNCCL.cpp:632] "
 
 # rule → lines of a log that it must be the first to claim
@@ -42,7 +43,37 @@ LOG_LINES: dict[str, list[str]] = {
         "srun: error: Invalid MPI type 'pmix_v4', --mpi=list for acceptable types",
     ],
     "srun.interrupted": ["srun: sending Ctrl-C to StepId=4711.0", "^Csrun: sending Ctrl-C to StepId=4711.0"],
-    "cuda.ordinal": ["torch.AcceleratorError: CUDA error: invalid device ordinal"],
+    "slurm.namespace": [
+        "slurmstepd: error: container_g_join failed: 4711",
+        "slurmstepd-gpu-02: error: container_p_join: open failed for /scratch/4711/.ns: No such file or directory",
+    ],
+    "cuda.ordinal": [
+        "torch.AcceleratorError: CUDA error: invalid device ordinal",
+        f"RuntimeError: {_COUNT}Error 101: invalid device ordinal",
+    ],
+    "nvswitch.fatal": [
+        "nvidia-nvswitch2: SXid (PCI:0000:87:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+        "gpu-02 kernel: [ 911.02] nvidia-nvswitch2: SXid (PCI:0000:87:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+    ],
+    "cuda.nvlink": [
+        "torch.AcceleratorError: CUDA error: uncorrectable NVLink error detected during the execution",
+        f"{_NCCL}NCCL WARN Cuda failure 220 'uncorrectable NVLink error detected during the execution'",
+    ],
+    "cuda.not_ready": [
+        "torch.AcceleratorError: CUDA error: system not yet initialized",
+        f"RuntimeError: {_COUNT}Error 802: system not yet initialized",
+    ],
+    "cuda.driver_combination": [
+        f"RuntimeError: {_COUNT}Error 803: system has unsupported display driver / cuda driver combination",
+        "RuntimeError: CUDA error: forward compatibility was attempted on non supported HW",
+    ],
+    "tpu.in_use": [
+        "RuntimeError: Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by process with pid 5512."
+    ],
+    "net.adapter": [
+        "gpu-02 kernel: mlx5_core 0000:3b:00.0: poll_health:1071:(pid 0): device's health compromised - reached miss count"
+    ],
+    "storage.workers_late": ["RuntimeError: DataLoader timed out after 600 seconds"],
     "amd.reset_failed": ["kernel: amdgpu 0000:83:00.0: amdgpu: GPU reset(1) failed"],
     "amd.ring_timeout": [
         "kernel: amdgpu 0000:83:00.0: amdgpu: ring sdma0 timeout, signaled seq=991201, emitted seq=991203",
@@ -424,11 +455,18 @@ NODE_EVENTS: dict[str, list[str]] = {
         "Low RealMemory (reported:191000 < 100.00% of configured:256000)",
         "gres/gpu count reported lower than configured (7 < 8)",
     ],
+    "storage.local": [
+        "Buffer I/O error on dev nvme1n1, logical block 41020, async page read",
+        "EXT4-fs error (device nvme1n1): ext4_find_entry:1612: inode #2: comm python3: reading directory lblock 0",
+        "nvme nvme1: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10",
+    ],
     "node.down": ["DOWN", "DOWN*", "DOWN+DRAIN", "Node down", "error: node gpu-02 set to state DOWN"],
 }
 
 # lines of healthy jobs, quotes of failures, and talk about them: no rule may take any of these for a cause
 HARMLESS = [
+    "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)",
+    "slurmstepd: error: Unable to create TMPDIR [/scratch/81]: Permission denied",
     "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0",
     "srun: interrupt (one more within 1 sec to abort)",
     "NCCL INFO NET/OFI Selected Provider is efa",

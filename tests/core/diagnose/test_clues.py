@@ -16,6 +16,7 @@ from recovery.core.types import (
     Exclude,
     FailureClass,
     JobState,
+    NodeEvent,
     NodeState,
     Role,
     Signal,
@@ -138,6 +139,39 @@ def test_a_down_node_without_words_is_told_in_ours() -> None:
     assert (found.evidence.text, found.evidence.node) == ("Slurm says that gpu-02 is down.", "gpu-02")
     (spoken,) = gather(ended(node_events=[event("gpu-02", "Not responding" + "!" * 900)])).causes
     assert spoken.evidence.text == ("Not responding" + "!" * 900)[:500]
+
+
+HOUR = 3600
+
+
+def long_run(*events: NodeEvent, until_s: float = 5 * HOUR, ended_s: float = 5 * HOUR) -> AttemptFacts:
+    return ended(node_events=list(events), samples=samples(int(until_s) // 40), ended_at=at(ended_s), now_s=ended_s)
+
+
+@pytest.mark.parametrize("text", [XID.format(79), XID.format(94), "Not responding", "Epilog error"])
+def test_what_befell_a_node_long_before_the_last_steps_did_not_end_the_training(text: str) -> None:
+    facts = long_run(event("gpu-02", text, HOUR))
+    assert causes(facts) == []
+    got = diagnose(facts, crash(facts))
+    assert (
+        got.coverage["node events"]
+        == "1 event of the job's 4 nodes, 1 of them long before its last steps and not counted"
+    )
+
+
+def test_steps_that_were_on_their_way_do_not_overrule_a_kernels_word() -> None:
+    assert causes(long_run(event("gpu-02", XID.format(79), 5 * HOUR - 14 * 60))) == ["xid.79"]
+    assert causes(long_run(event("gpu-02", XID.format(79), 2 * HOUR), until_s=2 * HOUR)) == ["xid.79"]
+
+
+def test_a_log_whose_clock_runs_ahead_does_not_overrule_a_kernels_word() -> None:
+    """Its steps are dated after the job's end: in another zone than Slurm's, and nobody knows when they were."""
+    assert causes(long_run(event("gpu-02", XID.format(79), 600), ended_s=700)) == ["xid.79"]
+
+
+def test_lines_dated_beyond_the_end_are_not_bound_by_it() -> None:
+    (ahead,) = gather(ended(signals=read([f"[2026-01-11 18:00:00] ERROR {ECC}"]))).causes
+    assert ahead.until is None
 
 
 # --- order ------------------------------------------------------------------------------------------------------------

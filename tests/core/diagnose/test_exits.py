@@ -65,3 +65,10 @@ def test_an_unreadable_log_is_said_and_lowers_the_confidence() -> None:
     assert "permission denied" in got.coverage["job log"]
     assert "could not be read" in got.reason
     assert got.confidence < 0.3
+
+
+@pytest.mark.parametrize("status", [{"exit_code": 130}, {"exit_code": 0, "exit_signal": 2}])
+def test_who_interrupts_a_job_does_not_want_it(status: dict[str, Any]) -> None:
+    facts = ended(**status)
+    got = diagnose(facts, crash(facts))
+    assert (got.failure_class, got.restart) == (FailureClass.EXTERNAL_CANCEL, Restart.NO)

@@ -120,3 +120,31 @@ def test_a_failure_of_an_outbreak_says_nothing_of_the_run() -> None:
     assert verdict(past(C.GPU_HARDWARE, step=400, acted=False, shared=True), events=(DEAD,)).restart is Restart.YES
     facts = UNKNOWN_EXIT
     assert diagnose(facts, crash(facts), [past(C.UNKNOWN, step=100, shared=True)]).restart is Restart.ONCE
+
+
+# --- who only tells of it ---------------------------------------------------------------------------------------------
+
+RETRIES = "gpu-02:4410:4790 [0] NCCL WARN NET/IB : Got completion from peer 10.9.1.104<51820> with status=12 len=0"
+NEVER_MET = (
+    "[rank0]: torch.distributed.DistStoreError: Timed out after 600 seconds waiting for clients. 31/32 clients joined."
+)
+
+
+def test_who_lost_a_peer_or_waits_for_one_is_not_excluded_however_often_it_says_so() -> None:
+    placed = "[rank0]: host gpu-01 pid 1"
+    for line, failure_class, node in (
+        (RETRIES, C.NETWORK_FABRIC, "gpu-02"),
+        (NEVER_MET, C.RENDEZVOUS, "gpu-01"),
+    ):
+        facts = ended(signals=read([placed, line, "srun: error: gpu-01: task 0: Exited with exit code 1"]))
+        got = diagnose(facts, crash(facts), [past(failure_class, nodes=(node,), step=None)])
+        assert got.failure_class is failure_class
+        assert (got.exclude, got.nodes) == (Exclude.IF_REPEATED, ())
+        assert f"reported by {node}" in got.reason
+
+
+def test_what_a_node_only_told_of_is_no_first_time() -> None:
+    told = past(C.NETWORK_FABRIC, nodes=("gpu-02",), step=100, rule="nccl.ib_retry")
+    assert verdict(told).exclude is Exclude.IF_REPEATED
+    waited = past(C.HANG_COLLECTIVE, nodes=("gpu-02",), step=100, rule="nccl.collective_timeout")
+    assert verdict(waited).exclude is Exclude.IF_REPEATED

@@ -471,3 +471,35 @@ def test_a_node_that_is_lost_after_the_end_explains_what_the_job_only_suffered()
     late = (facts.ended_at - at(0)).total_seconds() + 120
     got = verdict(replace(facts, node_events=(event("gpu-02", "Not responding", late),)))
     assert said(got) == (C.NODE_FAULT, Restart.YES, Exclude.NODES, ("gpu-02",))
+
+
+# --- words that a job may print ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", ["CUDA error: uncorrectable ECC error encountered", f"[ 8812.1] {XID79}"])
+def test_the_bare_words_of_a_broken_gpu_exclude_no_node_by_themselves(line: str) -> None:
+    alone = ended(signals=read([line], nodes=("gpu-02",)), nodes=("gpu-02",))
+    got = verdict(alone)
+    assert (got.restart, got.exclude, got.nodes) == (Restart.ONCE, Exclude.IF_REPEATED, ())
+    assert got.confidence <= 0.6
+    assert "nothing else says" in got.reason
+    died = ended(signals=read([line, "srun: error: gpu-02: task 3: Exited with exit code 1"]), nodes=("gpu-02",))
+    assert (verdict(died).exclude, verdict(died).nodes) == (Exclude.NODES, ("gpu-02",))
+
+
+def test_a_kernels_own_word_needs_nobody_beside_it() -> None:
+    facts = ended(node_events=[event("gpu-02", XID79)])
+    assert said(verdict(facts)) == (C.GPU_HARDWARE, Restart.YES, Exclude.NODES, ("gpu-02",))
+
+
+def test_a_drive_that_failed_is_no_node_that_was_lost() -> None:
+    got = verdict(ended(node_events=[event("gpu-02", "Buffer I/O error on dev nvme1n1, logical block 1")]))
+    assert (got.failure_class, got.exclude) == (C.NODE_FAULT, Exclude.IF_REPEATED)
+    assert got.reason.startswith("A drive of the node failed (gpu-02).")
+
+
+def test_a_failure_that_only_the_log_of_a_completed_job_tells_is_tried_once_at_most() -> None:
+    signals = read([*traceback(ECC), "srun: error: gpu-02: task 3: Exited with exit code 1"])
+    by_log = ended(JobState.COMPLETED, exit_code=0, signals=signals)
+    assert verdict(by_log).restart is Restart.ONCE
+    assert verdict(replace(by_log, step_exit_codes=(1,))).restart is Restart.YES

@@ -30,6 +30,13 @@ def test_a_rank_out_of_step_is_named_and_no_node_suspected() -> None:
     assert "rank 3 had enqueued 8810 operations, the others 8815" in got.reason
 
 
+def test_the_rank_out_of_step_is_among_the_evidence_however_many_wait_for_it() -> None:
+    waiting = [line for rank in range(31) for line in (timed_out(rank), reached(rank, 5001, 5000))]
+    got = verdict([*waiting, reached(31, 4999, 4998)])
+    assert "rank 31 had enqueued 4999" in got.reason
+    assert any(e.rank == 31 for e in got.evidence)
+
+
 def test_ranks_that_came_equally_far_leave_the_suspicion_where_it_was() -> None:
     got = verdict([reached(rank, 48213, 48212) for rank in range(8)])
     assert got.exclude is Exclude.IF_REPEATED
