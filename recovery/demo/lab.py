@@ -45,7 +45,9 @@ class SlurmLab:
         accounting: bool = False,
         rest: bool = False,
         gpus_per_node: int = 0,
+        nodes_per_switch: int = 0,
         min_job_age_s: int = 300,
+        slurmd_timeout_s: int = 3,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.root = root.absolute()
@@ -55,7 +57,9 @@ class SlurmLab:
             accounting=accounting,
             rest=rest,
             gpus_per_node=gpus_per_node,
+            nodes_per_switch=nodes_per_switch,
             min_job_age_s=min_job_age_s,
+            slurmd_timeout_s=slurmd_timeout_s,
         )
         self._say = say
         self._services = LabServices(self.root)
@@ -271,6 +275,7 @@ OPTIONS = {
     "accounting": "--accounting",
     "rest": "--rest",
     "gpus_per_node": "--gpus",
+    "nodes_per_switch": "--nodes-per-switch",
 }
 
 COMMANDS: dict[str, Callable[[SlurmLab], None]] = {
@@ -301,6 +306,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     up.add_argument("--accounting", action=switch, help="with MariaDB and slurmdbd")
     up.add_argument("--rest", action=switch, help="with slurmrestd, on a socket and with JWT on a port")
     up.add_argument("--gpus", type=int, dest="gpus_per_node", metavar="GPUS", help="per node: counted, not bound")
+    up.add_argument("--nodes-per-switch", type=int, metavar="NODES", help="as Slurm's topology has it (none)")
     for name, method in (COMMANDS | NODE_COMMANDS).items():
         commands.add_parser(name, help=(method.__doc__ or "").partition("\n")[0] or None)
     for name, command in commands.choices.items():

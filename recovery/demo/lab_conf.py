@@ -34,10 +34,13 @@ class LabSpec:
     accounting: bool = False
     rest: bool = False  # slurmrestd, on a unix socket and with JWT on a port
     gpus_per_node: int = 0  # counted only: no device files, nothing is bound
+    nodes_per_switch: int = 0  # as Slurm is told: leaf1 has n1, n2, …, and core all leaves; 0: no topology
     cpus_per_node: int = 8
     # How long a requeued job waits: cred_expire plus 1. Slurm's default is 120, its least value 5 (job_mgr.c).
     cred_expire_s: int = 5
     min_job_age_s: int = 300  # how long an ended job stays known
+    # After how long a silent node is lost, with its jobs. More than a busy machine ever starves a slurmd, where no test
+    # lets one fall silent.
     slurmd_timeout_s: int = 3
 
     def __post_init__(self) -> None:
@@ -49,6 +52,13 @@ class LabSpec:
     @property
     def node_names(self) -> tuple[str, ...]:
         return tuple(f"n{number}" for number in range(1, self.nodes + 1))
+
+    @property
+    def switches(self) -> dict[str, tuple[str, ...]]:
+        """The nodes of each leaf."""
+        size = self.nodes_per_switch
+        starts = range(0, self.nodes, size) if size else ()
+        return {f"leaf{number}": self.node_names[at : at + size] for number, at in enumerate(starts, start=1)}
 
     @property
     def listening_ports(self) -> tuple[int, ...]:
@@ -81,7 +91,8 @@ def check_folder(root: Path) -> None:
 def slurm_conf(spec: LabSpec, *, root: Path, host: str) -> str:
     """slurm.conf for Slurm 22.05 and newer."""
     first_srun = spec.base_port + _FIRST_SRUN
-    message_timeout_s = 3  # the ping of a lost node takes about this long, so it decides how fast NODE_FAIL comes
+    # The ping of a lost node takes about this long, so it decides how fast NODE_FAIL comes; 10 is Slurm's default.
+    message_timeout_s = min(10, spec.slurmd_timeout_s)
     lines = [
         "ClusterName=lab",
         f"SlurmctldHost={host}(127.0.0.1)",
@@ -106,6 +117,7 @@ def slurm_conf(spec: LabSpec, *, root: Path, host: str) -> str:
         "ProctrackType=proctrack/linuxproc",
         "TaskPlugin=task/none",
         "SwitchType=switch/none",
+        *(["TopologyPlugin=topology/tree"] if spec.nodes_per_switch else []),
         "JobAcctGatherType=jobacct_gather/none",
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core",
@@ -115,7 +127,7 @@ def slurm_conf(spec: LabSpec, *, root: Path, host: str) -> str:
         "SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0",
         "SlurmctldTimeout=10",
         f"SlurmdTimeout={spec.slurmd_timeout_s}",
-        "BatchStartTimeout=10",
+        f"BatchStartTimeout={max(10, spec.slurmd_timeout_s)}",
         f"MessageTimeout={message_timeout_s}",
         "KillWait=2",
         f"UnkillableStepTimeout={5 * message_timeout_s}",  # newer releases complain below this
@@ -177,6 +189,11 @@ def gres_conf(spec: LabSpec, *, root: Path) -> str:
     return "".join(f"NodeName={nodes} Name=gpu File={file}\n" for file in gpu_files(spec, root=root))
 
 
+def topology_conf(spec: LabSpec) -> str:
+    leaves = "".join(f"SwitchName={name} Nodes={','.join(nodes)}\n" for name, nodes in spec.switches.items())
+    return f"{leaves}SwitchName=core Switches={','.join(spec.switches)}\n"
+
+
 def slurmdbd_conf(spec: LabSpec, *, root: Path) -> str:
     """slurmdbd.conf: it reaches MariaDB through a unix socket (MYSQL_UNIX_PORT in its environment)."""
     lines = [
@@ -211,6 +228,8 @@ def write_files(spec: LabSpec, *, root: Path, host: str, release: tuple[int, int
     _write(etc / "slurm.conf", slurm_conf(spec, root=root, host=host))
     _write(etc / "gres.conf", gres_conf(spec, root=root))
     _write(etc / "plugstack.conf", "")
+    if spec.nodes_per_switch:
+        _write(etc / "topology.conf", topology_conf(spec))
     # From 23.11 on the cgroup plugin starts whatever ProctrackType says; older releases can't read this word.
     if release >= (23, 11):
         _write(etc / "cgroup.conf", "CgroupPlugin=disabled\n")

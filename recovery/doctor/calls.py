@@ -42,6 +42,7 @@ WORDS = {
     Operation.NODES: "list nodes",
     Operation.PARTITIONS: "list partitions",
     Operation.RESERVATIONS: "list reservations",
+    Operation.TOPOLOGY: "tell which switch a node hangs on",
     Operation.BATCH_SCRIPT: "read a job's script",
     Operation.REQUEUE: "requeue",
     Operation.REQUEUE_HOLD: "requeue and hold",
@@ -175,6 +176,7 @@ def _tries(cluster: Cluster, client: SlurmClient, rights: Rights, *, now: dateti
         looks[Operation.JOBS] = lambda: _unless_hidden(cluster, rights, _polled(cluster, now))
     looks[Operation.PARTITIONS] = lambda: _count(len(client.partitions()), "partition")
     looks[Operation.RESERVATIONS] = lambda: _count(len(client.reservations()), "reservation")
+    looks[Operation.TOPOLOGY] = lambda: _count(len(set(client.topology().values())), "switch", "switches")
     looks[Operation.ENDED_BETWEEN] = lambda: _try_the_forgotten(client, rights, now=now)
     looks[Operation.DRAIN_NODE] = looks[Operation.RESUME_NODE] = _once(lambda: _try_a_node(client, rights))
     known = Job.objects.filter(cluster=cluster, vanished_at=None).order_by("-first_submitted_at")
@@ -199,8 +201,8 @@ def _once(look: Try) -> Try:
     return answer
 
 
-def _count(number: int, noun: str) -> Outcome:
-    return Outcome(detail=f"tried: {number} {noun}{'' if number == 1 else 's'}", state=State.GOOD)
+def _count(number: int, noun: str, nouns: str = "") -> Outcome:
+    return Outcome(detail=f"tried: {number} {noun if number == 1 else nouns or f'{noun}s'}", state=State.GOOD)
 
 
 def _unless_hidden(cluster: Cluster, rights: Rights, outcome: Outcome) -> Outcome:

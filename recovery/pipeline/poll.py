@@ -1,6 +1,7 @@
 """Stage 1, poll: what the scheduler says of jobs, attempts and nodes, stored as it was said.
 
-1. Read: health and partitions now and then, jobs and nodes each time (believe.py doubts what may be half an answer).
+1. Read: health, topology and partitions now and then, jobs and nodes each time (believe.py doubts what may be half an
+   answer).
 2. Store, in one transaction, what differs (store_jobs.py, store_nodes.py); an older picture than the stored one is
    thrown away.
 3. Ask accounting about attempts whose state is unknown (repair.py), and after a gap about jobs that nobody saw
@@ -29,11 +30,19 @@ from recovery.pipeline.believe import believe_jobs, believe_nodes
 from recovery.pipeline.outage import outage_fields, repair_outage
 from recovery.pipeline.repair import repair_unknown
 from recovery.pipeline.store_jobs import store_jobs
-from recovery.pipeline.store_nodes import Layout, forget_old_events, layout_fields, read_layout, store_nodes
+from recovery.pipeline.store_nodes import (
+    Layout,
+    forget_old_events,
+    layout_fields,
+    read_layout,
+    store_nodes,
+    with_switches,
+)
 from recovery.pipeline.unlisted import Listed, listed_jobs
 from recovery.slurm.base import Health, JobRecord, NodeRecord, SlurmClient, SlurmError
 
-HEALTH_EVERY = timedelta(minutes=5)  # release and configuration change with restarts of the controller only
+# Release, configuration and topology change when the controller is restarted or reconfigured only.
+HEALTH_EVERY = timedelta(minutes=5)
 LONGEST_MARK = 200
 
 
@@ -88,6 +97,8 @@ def _read(cluster: Cluster, *, client: SlurmClient, now: datetime) -> _Reading:
     known = {} if jobs is None else listed_jobs(cluster)
     if jobs is not None:
         believe_jobs(jobs, known, client=client)
+    if health is not None:
+        nodes = with_switches(nodes, client=client)
     layout = read_layout(cluster, client=client, now=now)
     return _Reading(jobs=jobs, mark=picture.mark, nodes=nodes, known=known, health=health, layout=layout)
 

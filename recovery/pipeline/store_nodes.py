@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from recovery.core.types import NodeState
@@ -27,7 +27,7 @@ def store_nodes(cluster: Cluster, records: Sequence[NodeRecord], *, now: datetim
     nodes = Node.objects.filter(cluster=cluster)
     rows = {name: row for name, *row in nodes.values_list("name", *NODE_FIELDS)}  # a node that is the same is no object
     listed = {record.name[:LONGEST_NAME]: record for record in records}  # each once, whatever the answer does
-    differing = {name: record for name, record in listed.items() if rows.get(name) != _told(record)}
+    differing = {name: record for name, record in listed.items() if rows.get(name) != _told(record, rows.get(name))}
     gone = rows.keys() - listed.keys()
     known = {node.name: node for some in chunks([*differing, *gone]) for node in nodes.filter(name__in=some)}
     new: list[Node] = []
@@ -37,7 +37,7 @@ def store_nodes(cluster: Cluster, records: Sequence[NodeRecord], *, now: datetim
         stored = known.get(name)
         node = stored or Node(cluster=cluster, name=name, changed_at=now)
         old, words = node.state, node.reason
-        for column, value in zip(NODE_FIELDS, _told(record), strict=True):
+        for column, value in zip(NODE_FIELDS, _told(record, rows.get(name)), strict=True):
             setattr(node, column, value)
         if old != node.state:
             node.changed_at = now
@@ -70,12 +70,27 @@ def _event(cluster: Cluster, node: Node, *, old: str, now: datetime) -> NodeEven
     )  # fmt: skip
 
 
-def _told(record: NodeRecord) -> list[object]:
-    """In the order of NODE_FIELDS, as the columns hold it."""
+def _told(record: NodeRecord, known: Sequence[object] | None) -> list[object]:
+    """In the order of NODE_FIELDS, as the columns hold it; where the switch isn't told, that of `known` stays."""
+    switch = record.switch[:LONGEST_NAME] if record.switch is not None else known[-1] if known else ""
     return [
         record.state.value, record.raw_state[:100], list(record.partitions), record.reason[:300],
-        record.reason_by[:100], record.reason_at, list(record.features), record.gpus, record.switch[:100],
+        record.reason_by[:100], record.reason_at, list(record.features), record.gpus, switch,
     ]  # fmt: skip
+
+
+def with_switches(records: list[NodeRecord], *, client: SlurmClient) -> list[NodeRecord]:
+    """The nodes with the switches that Slurm tells elsewhere than in their list. A failure here spoils no picture."""
+    if all(record.switch is not None for record in records):
+        return records
+    try:
+        leaves = client.topology() if client.can(Operation.TOPOLOGY) else {}
+    except SlurmError:
+        return records
+    return [
+        record if record.switch is not None else replace(record, switch=leaves.get(record.name, ""))
+        for record in records
+    ]
 
 
 def forget_old_events(cluster: Cluster, *, now: datetime) -> None:

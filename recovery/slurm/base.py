@@ -73,6 +73,7 @@ class Operation(StrEnum):
     NODES = "nodes"
     PARTITIONS = "partitions"
     RESERVATIONS = "reservations"
+    TOPOLOGY = "topology"
     BATCH_SCRIPT = "batch_script"
     REQUEUE = "requeue"
     REQUEUE_HOLD = "requeue_hold"
@@ -94,7 +95,7 @@ class Operation(StrEnum):
 READS = frozenset(
     {
         *(Operation.JOBS, Operation.JOB, Operation.ATTEMPTS, Operation.NODES, Operation.PARTITIONS),
-        *(Operation.RESERVATIONS, Operation.BATCH_SCRIPT, Operation.ENDED_BETWEEN),
+        *(Operation.RESERVATIONS, Operation.TOPOLOGY, Operation.BATCH_SCRIPT, Operation.ENDED_BETWEEN),
     }
 )
 
@@ -193,7 +194,7 @@ class NodeRecord:
     reason_at: datetime | None = None
     features: tuple[str, ...] = ()  # those active now
     gpus: int = 0
-    switch: str = ""  # the leaf that it hangs on, where Slurm says so (releases from 25.05, over REST)
+    switch: str | None = None  # the leaf that it hangs on, "" for none; None where this list doesn't tell
     jobs_on_it: bool = False  # some job has (a part of) it: allocated, mixed or completing
 
 
@@ -326,6 +327,10 @@ class SlurmClient(Protocol):
     def partitions(self) -> list[PartitionRecord]: ...
 
     def reservations(self) -> list[ReservationRecord]: ...
+
+    def topology(self) -> dict[str, str]:
+        """The leaf that each node hangs on (a switch, block or ring), by the node; a node on none is left out."""
+        ...
 
     def batch_script(self, job_id: str) -> str:
         """The script that the job was submitted with.

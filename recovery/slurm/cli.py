@@ -140,6 +140,13 @@ class CliClient(SlurmClient):
         answer = self._run("scontrol", "--oneliner", "--all", "show", "reservation")
         return _parsed(answer, cli_scontrol.reservations)
 
+    def topology(self) -> dict[str, str]:
+        """Without one scontrol prints nothing and ends well; so it does with the controller down, but complains."""
+        answer = self._run("scontrol", "show", "topology")
+        if not answer.output and "error:" in answer.errors and cli_scontrol.NO_TOPOLOGY not in answer.errors:
+            raise error_of(answer)
+        return _parsed(answer, cli_scontrol.topology)
+
     def batch_script(self, job_id: str) -> str:
         """scontrol ends well even where it has no script to write, and says so on its error stream."""
         check_job_id(job_id)

@@ -252,10 +252,15 @@ def node_record(entry: Mapping[str, Any]) -> NodeRecord:
     )
 
 
-def _leaf(topology: str) -> str:
-    """ "tree:sw-root:sw-3": a topology's name and its units down to the leaf; of several the first."""
-    name, _, units = topology.partition(",")[0].partition(":")
-    return units.rpartition(":")[2].strip() if name else ""
+def _leaf(topology: str) -> str | None:
+    """ "tree:sw-root:sw-3": a topology's name and its units down to the leaf; of several topologies the first.
+
+    Behind a ring's name a node's place in it follows ("ring:ring1:2"). Only what slurm.conf says of the node itself
+    stands here; what topology.conf or topology.yaml says of it does not (tried on 26.05).
+    """
+    _, *units = topology.partition(",")[0].split(":")
+    names = [unit for unit in units if not unit.isdigit()] or units[:1]
+    return names[-1].strip() or None if names else None
 
 
 def _features(value: object) -> tuple[str, ...]:

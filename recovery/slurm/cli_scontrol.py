@@ -1,7 +1,7 @@
-"""What scontrol says as text: the configuration, partitions, reservations, and the nodes of a job that is ending.
+"""What scontrol says as text: configuration, partitions, reservations, topology, and the nodes of a job that is ending.
 
-Partitions and reservations are written by administrators; in a job's record users write, so of that only the part
-behind the job's name, which is known, and before anything else of theirs is read.
+All but the last is written by administrators; in a job's record users write, so of that only the part behind the job's
+name, which is known, and before anything else of theirs is read.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from recovery.slurm.json_values import BadAnswer, clean, time_of
 
 DEFAULT_CRED_EXPIRE_S = 120  # slurm.conf(5), AuthInfo
 NO_JOBS = "No jobs in the system"
+NO_TOPOLOGY = "No topology information available"  # 22.05; later releases say nothing
 _NO_RESERVATIONS = "No reservations in the system"
 
 _CONFIG = re.compile(r"^(\w+)\s*= ?(.*)$", re.MULTILINE)
@@ -25,6 +26,7 @@ _FIELD = re.compile(r"(?:^| )([A-Za-z/]+)=(\S*)")
 _TIME_LIMIT = re.compile(r"(?:(\d{1,7})-)?(\d{1,2}):(\d{2}):(\d{2})")
 _NOTHING = frozenset({"", "(null)", "N/A", "None", "Unknown"})
 _BEHIND_NAME = re.compile(r"(   SLUID=\S*\n)?   UserId=")
+_LEAVES = frozenset({"SwitchName", "BlockName", "RingName"})  # what a line of a topology begins with
 _DETAIL = re.compile(r"^     Nodes=(\S+) CPU_IDs=", re.MULTILINE)
 
 
@@ -118,6 +120,29 @@ def _reservation(fields: Mapping[str, str]) -> ReservationRecord:
         accounts=_list(fields.get("Accounts", "")),
         maintenance="MAINT" in _list(fields.get("Flags", "")),
     )
+
+
+def topology(answer: str) -> dict[str, str]:
+    """The leaf of each node in `scontrol show topology`; {} where Slurm has none. Raises BadAnswer.
+
+    Switches above others list the nodes of all of them, and are passed over; so is what is no switch (a torus, a block
+    of blocks), and what later releases may have besides. Of a node below several leaves the first one counts.
+    """
+    found: dict[str, str] = {}
+    named = 0
+    for line in _lines(answer):
+        kind, equals, _ = line.strip().partition("=")
+        if not equals or not kind.isalpha():
+            raise BadAnswer(f"a line is no record: {line[:100]!r}")
+        fields = _fields(line, kind) if kind in _LEAVES else {}
+        if fields.get("Level", "0") == "0" and "Nodes" in fields:
+            nodes = _nodes(fields["Nodes"])
+            named += len(nodes)
+            if named > hostlist.MAX_NODES:
+                raise BadAnswer(f"it names more than {hostlist.MAX_NODES} nodes")
+            for node in nodes:
+                found.setdefault(node, fields[kind])
+    return found
 
 
 def _lines(answer: str) -> list[str]:

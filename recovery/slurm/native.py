@@ -3,6 +3,7 @@
 Jobs, nodes, partitions and everything that changes them go through pyslurm. Slurm's commands, where they are installed,
 do what pyslurm can't (docs/pyslurm.md):
 - past attempts: pyslurm shows the last one only (`sacct --duplicates`);
+- topology: pyslurm has none (`scontrol`);
 - submitting: pyslurm leaves out the #SBATCH lines that it doesn't know (`sbatch`);
 - emptying an admin comment or a list of excluded nodes: pyslurm takes an empty text for "leave it" (`scontrol`);
 - what pyslurm changes or leaves out of a job's record (native_records.is_doubtful: `squeue`);
@@ -62,6 +63,7 @@ from recovery.slurm.states import check_not_drained
 _BY_COMMANDS: dict[Operation, tuple[str, str]] = {
     Operation.ATTEMPTS: ("sacct", "pyslurm shows the last attempt of a job only"),
     Operation.ENDED_BETWEEN: ("sacct", "pyslurm shows the last attempt of a job only"),
+    Operation.TOPOLOGY: ("scontrol", "pyslurm does not tell which switch a node hangs on"),
     Operation.SUBMIT: ("sbatch", "pyslurm leaves out #SBATCH lines that it doesn't know"),
     Operation.REQUEUE_HOLD: ("squeue", "pyslurm can't tell whose hold a held requeue waits in"),
 }
@@ -145,6 +147,10 @@ class NativeClient(SlurmClient):
     def reservations(self) -> list[ReservationRecord]:
         with _whole("list all reservations"):
             return [reservation_of(entry) for entry in self._list("reservations", tried="list all reservations")]
+
+    def topology(self) -> dict[str, str]:
+        self._demand(Operation.TOPOLOGY)
+        return self._commands.topology()
 
     def batch_script(self, job_id: str) -> str:
         return str(self._ask("batch_script", tried=f"read the script of job {job_id}", job=_wanted(job_id)))

@@ -203,6 +203,10 @@ class RestClient(SlurmClient):
             lambda entries: [rest_json.reservation_record(e) for e in self._shaped("reservation", entries)],
         )
 
+    def topology(self) -> dict[str, str]:
+        """Not by slurmrestd: of a node it tells what slurm.conf says of it, and never what topology.conf does."""
+        raise self._door.denied(Operation.TOPOLOGY)
+
     def batch_script(self, job_id: str) -> str:
         """From accounting, where AccountingStoreFlags has job_script. All components of a job share its script."""
         version = self._door.needed(Operation.BATCH_SCRIPT)

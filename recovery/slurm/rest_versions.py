@@ -114,6 +114,7 @@ STEPS: tuple[Step, ...] = (
 LACKS: dict[Operation, str] = {
     Operation.ATTEMPTS: "tell all past attempts and how they ended",
     Operation.ENDED_BETWEEN: "tell how jobs ended that Slurm has forgotten",
+    Operation.TOPOLOGY: "tell which switches topology.conf names",
     Operation.BATCH_SCRIPT: "give a job's script",
     Operation.REQUEUE: "put a job back into the queue",
     Operation.REQUEUE_HOLD: "put a job back into the queue",

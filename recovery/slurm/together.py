@@ -110,6 +110,10 @@ class TogetherClient(SlurmClient):
         with self._for(Operation.RESERVATIONS) as client:
             return client.reservations()
 
+    def topology(self) -> dict[str, str]:
+        with self._for(Operation.TOPOLOGY) as client:
+            return client.topology()
+
     def batch_script(self, job_id: str) -> str:
         with self._for(Operation.BATCH_SCRIPT) as client:
             return client.batch_script(job_id)

@@ -60,6 +60,18 @@ def test_a_spec_survives_its_file() -> None:
     assert LabSpec.from_json(spec.to_json()) == spec
 
 
+def test_the_last_switch_has_the_rest_of_the_nodes() -> None:
+    assert LabSpec(nodes=3, nodes_per_switch=2).switches == {"leaf1": ("n1", "n2"), "leaf2": ("n3",)}
+    assert LabSpec().switches == {}
+
+
+def test_a_lab_where_no_node_falls_silent_is_patient(tmp_path: Path) -> None:
+    """Ten of them at once on two cores lost nodes, and requeued their jobs, for three seconds without an answer."""
+    text = lab_conf.slurm_conf(LabSpec(slurmd_timeout_s=60), root=tmp_path, host="host")
+    settings = dict(line.split("=", 1) for line in text.splitlines())
+    assert [settings[name] for name in ("SlurmdTimeout", "MessageTimeout", "BatchStartTimeout")] == ["60", "10", "60"]
+
+
 def test_everything_stays_in_the_folder_and_on_loopback(tmp_path: Path) -> None:
     text = lab_conf.slurm_conf(LabSpec(base_port=21_000, accounting=True), root=Path("/lab"), host="host")
     settings = dict(line.split("=", 1) for line in text.splitlines())
@@ -146,8 +158,8 @@ def stored(folder: Path, *, running: bool) -> LabSpec:
 
 def test_up_without_options_brings_up_a_small_lab(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert up(monkeypatch, str(folder)) == LabSpec()
-    options = ["--nodes", "2", "--port", "22000", "--accounting", "--rest", "--gpus", "8"]
-    wanted = LabSpec(nodes=2, base_port=22_000, accounting=True, rest=True, gpus_per_node=8)
+    options = ["--nodes", "2", "--port", "22000", "--accounting", "--rest", "--gpus", "8", "--nodes-per-switch", "1"]
+    wanted = LabSpec(nodes=2, base_port=22_000, accounting=True, rest=True, gpus_per_node=8, nodes_per_switch=1)
     assert up(monkeypatch, str(folder), *options) == wanted
 
 
@@ -158,7 +170,8 @@ def test_up_leaves_a_lab_that_runs_as_it_is(
     spec = stored(folder, running=True)
     assert up(monkeypatch, str(folder), *options) == spec
     assert (
-        "is up: --nodes 3, --port 21000, --accounting, --rest, --gpus 0; it stays as it is" in capsys.readouterr().out
+        "is up: --nodes 3, --port 21000, --accounting, --rest, --gpus 0, --nodes-per-switch 0; it stays as it is"
+        in capsys.readouterr().out
     )
 
 

@@ -137,6 +137,7 @@ def variables(edition: recipe.Edition) -> dict[str, str]:
         CI="true",  # what can't run inside is a failure
         LD_LIBRARY_PATH=recipe.OLD_LIBRARIES,
         RECOVERY_TEST_PORT="17000",  # each has a loopback interface of its own
+        RECOVERY_TEST_SLURMD_TIMEOUT_S="60",  # ten clusters share the machine, and none of these tests silences a node
         RECOVERY_DATA_DIR="/tmp/recovery",
         HYPOTHESIS_STORAGE_DIRECTORY="/tmp/hypothesis",
     )

@@ -48,6 +48,7 @@ class FakeSlurm:
         }
         self.partition_table = [PartitionRecord(name="main", up=True, nodes=tuple(self.node_table), default=True)]
         self.reservation_table: list[ReservationRecord] = []
+        self.switch_table: dict[str, str] = {}
         self.scripts: dict[str, str] = {}
         self.calls: list[str] = []
         self.asked: list[str] = []
@@ -115,6 +116,10 @@ class FakeSlurm:
     def reservations(self) -> list[ReservationRecord]:
         self._speak("reservations")
         return list(self.reservation_table)
+
+    def topology(self) -> dict[str, str]:
+        self._speak("topology")
+        return dict(self.switch_table)
 
     def batch_script(self, job_id: str) -> str:
         self.job(job_id)

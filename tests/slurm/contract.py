@@ -52,6 +52,7 @@ HARMLESS: dict[Operation, Callable[[SlurmClient], object]] = {
     Operation.NODES: lambda client: client.nodes(),
     Operation.PARTITIONS: lambda client: client.partitions(),
     Operation.RESERVATIONS: lambda client: client.reservations(),
+    Operation.TOPOLOGY: lambda client: client.topology(),
     Operation.SUBMIT: lambda client: client.submit(Submission(script="no script", user="ada", work_dir="/tmp")),
     **{operation: functools.partial(_on, call, UNKNOWN_JOB) for operation, call in JOB_CALLS.items()},
     **{operation: functools.partial(_on, call, UNKNOWN_NODE) for operation, call in NODE_CALLS.items()},

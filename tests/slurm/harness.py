@@ -110,6 +110,10 @@ class Harness(Protocol):
 
     def node_truth(self, name: str) -> NodeTruth: ...
 
+    def switch_of(self, name: str) -> str:
+        """The leaf that the node hangs on, of at least two."""
+        ...
+
     def script_of(self, job_id: str) -> str:
         """The batch script that the cluster keeps for the job."""
         ...

@@ -1,7 +1,8 @@
-"""One real Slurm for the whole test session: four nodes with eight counted GPUs each, with accounting where it can be.
+"""One real Slurm for the whole test session: four nodes with eight counted GPUs each, on two switches, with accounting
+where it can be.
 
-RECOVERY_TEST_PORT gives it a fixed base port; otherwise it looks for a free range. A session that was killed leaves its
-lab behind: the next one ends it.
+RECOVERY_TEST_PORT gives it a fixed base port; otherwise it looks for a free range. After RECOVERY_TEST_SLURMD_TIMEOUT_S
+(3) a silent node is lost. A session that was killed leaves its lab behind: the next one ends it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ def slurm_lab() -> Iterator[SlurmLab]:
         accounting=not lab_host.why_impossible(accounting=True),
         rest=not lab_host.why_impossible(accounting=False, rest=True),
         gpus_per_node=8,
+        nodes_per_switch=2,
+        slurmd_timeout_s=int(os.environ.get("RECOVERY_TEST_SLURMD_TIMEOUT_S") or 3),
     )
     try:
         lab.up()

@@ -15,6 +15,8 @@ from recovery.demo.processes import wait_until
 from recovery.slurm.base import SlurmClient
 from tests.slurm.harness import JobTruth, NodeTruth
 
+LOG_SHOWN = 20_000  # bytes
+
 
 class LabHarness:
     """Its time is real time. Whoever runs the lab is root, and so is `user`."""
@@ -27,6 +29,8 @@ class LabHarness:
         self._jobs: list[str] = []
         self._reservations: list[str] = []
         self._client = client
+        self._log = lab.root / "log" / "slurmctld.log"
+        self._log_from = self._log.stat().st_size
 
     @property
     def client(self) -> SlurmClient:
@@ -146,8 +150,18 @@ class LabHarness:
         reason = "" if reason == "none" else reason
         return NodeTruth(drained="drain" in words, down="down" in words, reason=reason)
 
+    def switch_of(self, name: str) -> str:
+        (leaf,) = [leaf for leaf, nodes in self._lab.spec.switches.items() if name in nodes]
+        return leaf
+
     def fail_node(self, name: str) -> None:
         self._lab.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=power supply")
+
+    def controller_log(self) -> str:
+        """What slurmctld has written since this test began, the last of it."""
+        with self._log.open("rb") as log:
+            log.seek(self._log_from)
+            return log.read()[-LOG_SHOWN:].decode(errors="replace")
 
     # --- time and the end --------------------------------------------------------------------------------------------
 

@@ -1,11 +1,12 @@
 """Record what a real Slurm answers, for the parser tests: tests/slurm/recorded/RELEASE/.
 
-    python -m recovery.demo.lab up /tmp/lab --accounting --gpus 8
+    python -m recovery.demo.lab up /tmp/lab --accounting --gpus 8 --nodes-per-switch 2
     SLURM_CONF=/tmp/lab/etc/slurm.conf python3 tests/slurm/record.py tests/slurm/recorded
 
 Standard library only, so that it also runs where another release of Slurm lives (a container, a chroot). It wants a
-fresh cluster of four idle nodes n1 … n4 with accounting and eight GPUs each, and leaves it broken. White space is taken
-out of the answers and what tells of the machine is replaced; nothing else is touched: one job's name is no UTF-8.
+fresh cluster of four idle nodes n1 … n4, on two switches, with accounting and eight GPUs each, and leaves it broken.
+White space is taken out of the answers and what tells of the machine is replaced; nothing else is touched: one job's
+name is no UTF-8.
 """
 
 from __future__ import annotations
@@ -122,6 +123,7 @@ def record_no_jobs(folder: Path) -> None:
 def record_text(folder: Path, jobs: dict[str, str]) -> None:
     write(folder / "squeue_excluded.txt", squeue("--format=%A|%x")[0])
     write(folder / "partitions.txt", call("scontrol", "--oneliner", "--all", "show", "partition"))
+    write(folder / "topology.txt", call("scontrol", "show", "topology"))
     maintenance = ("ReservationName=swap_psu", "StartTime=now", "Duration=60", "Nodes=n4", "Users=root", "Flags=MAINT")
     call("scontrol", "create", "reservation", *maintenance)
     write(folder / "reservations.txt", call("scontrol", "--oneliner", "--all", "show", "reservation"))

@@ -1,6 +1,6 @@
 """Record what a real slurmrestd answers, for the tests over answers: tests/slurm/recorded/rest-RELEASE/VERSION/.
 
-    python -m recovery.demo.lab up /tmp/lab --accounting --rest --gpus 8
+    python -m recovery.demo.lab up /tmp/lab --accounting --rest --gpus 8 --nodes-per-switch 2
     SLURM_CONF=/tmp/lab/etc/slurm.conf python3 tests/slurm/record_rest.py tests/slurm/recorded 127.0.0.1:17002
 
 Standard library only, as record.py, whose jobs it makes: it wants the same fresh cluster and leaves it broken. Every

@@ -403,6 +403,15 @@ def test_nodes_that_are_set_aside_are_in_a_reservation(harness: Harness) -> None
     assert found.starts_at - timedelta(seconds=2) <= harness.now() < found.ends_at
 
 
+@needs(Operation.TOPOLOGY)
+def test_the_switch_that_each_node_hangs_on_is_told(harness: Harness) -> None:
+    nodes = harness.client.nodes()
+    truth = {node.name: harness.switch_of(node.name) for node in nodes}
+    assert len(set(truth.values())) > 1
+    assert harness.client.topology() == truth
+    assert all(node.switch in (None, truth[node.name]) for node in nodes)
+
+
 @needs(Operation.BATCH_SCRIPT)
 def test_the_script_that_a_job_was_submitted_with_is_read_as_it_was(harness: Harness) -> None:
     job = running(harness)

@@ -36,6 +36,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], object]]] = {
     "health": ("config.txt", lambda text: cli_scontrol.health(text, latency_s=0)),
     "partitions": ("partitions.txt", cli_scontrol.partitions),
     "reservations": ("reservations.txt", cli_scontrol.reservations),
+    "topology": ("topology.txt", cli_scontrol.topology),
     "details": ("details_running.txt", lambda text: cli_scontrol.allocated_nodes(text, ROW)),
     "job_id": ("jobs.txt", cli_submit.job_id),
     "rights": (

@@ -290,14 +290,18 @@ def test_whatever_stands_in_a_field_it_is_a_record_or_no_answer(field: str, valu
 @pytest.mark.parametrize(
     ("topology", "switch"),
     [
-        ("", ""),
+        ("", None),
         ("tree:sw-3", "sw-3"),
         ("tree:sw-root:sw-3", "sw-3"),
         ("tree:sw-3,blocks:b1", "sw-3"),
-        ("tree", ""),
-        ("tree:", ""),
+        ("ring:ring1:2", "ring1"),
+        ("tree:12", "12"),
+        ("tree", None),
+        ("tree:", None),
     ],
 )
-def test_the_leaf_that_a_node_hangs_on_is_the_last_unit_of_its_first_topology(topology: str, switch: str) -> None:
+def test_the_leaf_that_a_node_hangs_on_is_the_last_unit_of_its_first_topology(
+    topology: str, switch: str | None
+) -> None:
     entry = {"name": "gpu-01", "state": ["IDLE"], "topology": topology}
     assert parse_nodes(json.dumps({"nodes": [entry]}))[0].switch == switch

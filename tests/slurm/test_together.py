@@ -40,6 +40,7 @@ CALLS: dict[Operation, Callable[[Any], object]] = {
     Operation.NODES: lambda client: client.nodes(),
     Operation.PARTITIONS: lambda client: client.partitions(),
     Operation.RESERVATIONS: lambda client: client.reservations(),
+    Operation.TOPOLOGY: lambda client: client.topology(),
     Operation.BATCH_SCRIPT: lambda client: client.batch_script("12"),
     Operation.REQUEUE: lambda client: client.requeue("12", hold=False),
     Operation.REQUEUE_HOLD: lambda client: client.requeue("12", hold=True),

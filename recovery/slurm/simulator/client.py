@@ -127,6 +127,9 @@ class SimulatorClient(SlurmClient):
     def reservations(self) -> list[ReservationRecord]:
         return self._call("reservations", records.reservation_records)
 
+    def topology(self) -> dict[str, str]:
+        return {node.name: node.switch for node in self._call("topology", records.node_records) if node.switch}
+
     def batch_script(self, job_id: str) -> str:
         tried = f"scontrol write batch_script {job_id}"
         return self._call("batch_script", lambda world: script_of(world.job(job_id, tried=tried).spec))

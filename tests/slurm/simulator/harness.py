@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from recovery.slurm.base import SlurmClient
-from recovery.slurm.simulator import Fault, FaultKind, JobSpec, Reservation
+from recovery.slurm.simulator import Fault, FaultKind, JobSpec, Reservation, make_nodes
 from recovery.slurm.simulator.placement import partition_name
 from recovery.slurm.simulator.scripts import script_of
 from tests.slurm.harness import JobTruth, NodeTruth
@@ -132,6 +132,10 @@ class SimulatorHarness:
             node = world.node(name)
             return NodeTruth(drained=node.drained, down=node.down, reason=node.reason)
 
+    def switch_of(self, name: str) -> str:
+        with self._sim.cluster.world() as world:
+            return world.node(name).rack
+
     def script_of(self, job_id: str) -> str:
         with self._sim.cluster.world() as world:
             return script_of(world.job(job_id, tried="script").spec)
@@ -154,4 +158,4 @@ class SimulatorHarness:
 
 
 def make_harness(tmp_path: Path) -> SimulatorHarness:
-    return SimulatorHarness(make_sim(tmp_path / "simulator", requeue_delay_s=6))
+    return SimulatorHarness(make_sim(tmp_path / "simulator", nodes=make_nodes(4, per_rack=2), requeue_delay_s=6))
