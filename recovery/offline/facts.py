@@ -19,7 +19,6 @@ from recovery.offline.record import OfflineJob
 # The job's start is not in its record: its first log line comes this much later at most.
 BEFORE_FIRST_LINE = timedelta(minutes=5)
 CLOCKS_APART = timedelta(minutes=1)  # those of Slurm and of the nodes, at most
-LAST_DAY = datetime(9999, 1, 1, tzinfo=UTC)
 SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)  # the clock of a case whose logs carry no time at all
 
 
@@ -91,21 +90,15 @@ def _clock(job: OfflineJob, logs: LogsRead, limits: Limits) -> _Clock:
         times = _times_by_step(reports, started + timedelta(seconds=limits.first_step_s))
         if not times and job.state is JobState.RUNNING:
             blind = "No line of the log carries a time, so silence can't be told."
-    asked = max(filter(None, [later(started, job.elapsed_s or 0), logs.last]))
+    asked = max(filter(None, [started + timedelta(seconds=job.elapsed_s or 0), logs.last]))
     now = max(asked, *events) if events else asked
     begun = started - CLOCKS_APART if job.start else min([started, *times.values()])
     ended = asked if job.elapsed_s else now
     if job.start and job.elapsed_s:
-        ended = later(job.start, job.elapsed_s)  # the record knows it best: a log may be written in another zone
+        ended = job.start + timedelta(
+            seconds=job.elapsed_s
+        )  # the record knows it best: a log may be written in another zone
     return _Clock(started=started, begun=begun, ended=ended, now=now, times=times, blind=blind)
-
-
-def later(start: datetime, seconds: float) -> datetime:
-    """`seconds` after `start`, or the last moment that a calendar holds."""
-    try:
-        return start + timedelta(seconds=seconds)
-    except OverflowError:
-        return LAST_DAY
 
 
 def _times_by_step(steps: Sequence[Signal], first: datetime) -> dict[tuple[str, int], datetime]:

@@ -14,6 +14,7 @@ _JOB_FIELDS = {
     "state", "reason", "exit_code", "nodes", "restart_count", "user_cancelled_by", "cancelled_by", "time_limit_s",
     "elapsed_s", "start", "step_exit_codes", "requeued",
 }  # fmt: skip
+YEARS = range(1990, 2200)
 MOST = 10**10  # seconds, some 300 years: whatever a scheduler may say of a job lies below
 _PENDING = (JobState.PENDING, JobState.REQUEUED)
 
@@ -59,7 +60,9 @@ class OfflineJob:
             reason=_text(record, "reason"),
             exit_code=code,
             exit_signal=signal,
-            step_exit_codes=tuple(_exit(c)[0] or 0 for c in record.get("step_exit_codes", ())),
+            step_exit_codes=tuple(
+                _exit(c)[0] or 0 for c in _list(record.get("step_exit_codes", ()), "job.step_exit_codes")
+            ),
             nodes=_nodes(record.get("nodes", ())),
             restart_count=restarts,
             cancelled_by=_text(record, "user_cancelled_by") or _text(record, "cancelled_by") or by,
@@ -67,8 +70,12 @@ class OfflineJob:
             elapsed_s=_number(record, "elapsed_s"),
             start=_time(record["start"], "job.start") if "start" in record else None,
             requeued=requeued,
-            node_events=tuple(_node_event(e, f"node_event[{i}]") for i, e in enumerate(node_events)),
-            checkpoints=tuple(_checkpoint(c, f"checkpoint[{i}]") for i, c in enumerate(checkpoints)),
+            node_events=tuple(
+                _node_event(e, f"node_event[{i}]") for i, e in enumerate(_list(node_events, "node_event"))
+            ),
+            checkpoints=tuple(
+                _checkpoint(c, f"checkpoint[{i}]") for i, c in enumerate(_list(checkpoints, "checkpoint"))
+            ),
         )
 
 
@@ -130,9 +137,15 @@ def _time(value: object, field: str) -> datetime:
         at = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
         at = None
-    if not isinstance(at, datetime):
+    if not isinstance(at, datetime) or at.year not in YEARS:
         raise JobRecordError(f"{field}: must be a time such as 2026-01-11T09:20:41Z, not {value!r}")
     return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _list(value: object, field: str) -> Sequence[Any]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return value
+    raise JobRecordError(f"{field}: must be a list, not {value!r}")
 
 
 def _node_event(value: Any, field: str) -> NodeEvent:

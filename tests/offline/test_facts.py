@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recovery.core.types import AttemptFacts, JobState, Phase, SignalKind
-from recovery.offline.facts import LAST_DAY, facts_of
+from recovery.offline.facts import facts_of
 from recovery.offline.logs import LINE_LIMIT, MOST_FAILURES, MOST_MARKS, log_files, read_files, time_in
 from recovery.offline.record import OfflineJob
 from tests.core.attempts import LIMITS, START, at, megatron, traceback
@@ -143,5 +143,3 @@ def test_the_record_knows_the_end_where_the_log_is_dated_in_another_zone(tmp_pat
     ahead = [megatron(10 * i, 9 * 3600 + 40 * i) for i in range(1, 6)]
     assert facts(tmp_path, *ahead, state="FAILED", elapsed_s=600, start=START.isoformat()).ended_at == at(600)
     assert facts(tmp_path, *STEPS, state="FAILED", elapsed_s=10**10).now.year == 2342
-    late = START.replace(year=9990).isoformat()
-    assert facts(tmp_path, *STEPS, state="FAILED", elapsed_s=10**10, start=late).now == LAST_DAY
