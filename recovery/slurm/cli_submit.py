@@ -39,7 +39,11 @@ def arguments(submission: Submission, *, tried: str) -> list[str]:
 
 
 def given(submission: Submission) -> Input:
-    variables = b"".join(f"{name}={value}\0".encode() for name, value in submission.environment.items())
+    """With a file of variables sbatch forgets to tell the job its own name, which `%x` in its log's name stands for."""
+    environment = dict(submission.environment)
+    if environment and submission.name:
+        environment = {"SLURM_JOB_NAME": one_line(submission.name, 200), **environment}
+    variables = b"".join(f"{name}={value}\0".encode() for name, value in environment.items())
     return Input(text=submission.script, file=variables or None, file_option="--export-file=")
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pwd
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from recovery.core.types import JobState, NodeState
+from recovery.slurm import cli_submit
 from recovery.slurm.base import HELD_BY_REQUEUE, JobNotFound, SlurmError, SlurmRefused, SlurmUnreachable, Submission
 from tests.slurm.contract import SCRIPT
 from tests.slurm.fake_slurm import JOB, FakeSlurm, squeue_answer
@@ -275,6 +277,16 @@ def test_sbatch_itself_runs_without_any_variable_of_the_job(slurm: FakeSlurm, mo
     slurm.client().submit(Submission(script=SCRIPT, user=ME, work_dir="/", environment=given))
     names = {line.partition("=")[0] for line in (slurm.folder / "env").read_text().splitlines()}
     assert names <= {"PWD", "SHLVL", "_", "OLDPWD", "PATH"}  # the shell's own
+
+
+def test_variables_bring_the_name_along_that_sbatch_forgets_with_them() -> None:
+    """Without it `%x` in the name of the job's log is "(null)"."""
+    bare = Submission(script=SCRIPT, user=ME, work_dir="/", name="llama")
+    assert cli_submit.given(bare).file is None
+    named = replace(bare, environment={"RUN": "7"})
+    assert cli_submit.given(named).file == b"SLURM_JOB_NAME=llama\0RUN=7\0"
+    given = {"SLURM_JOB_NAME": "mine"}
+    assert cli_submit.given(replace(bare, environment=given)).file == b"SLURM_JOB_NAME=mine\0"
 
 
 def test_a_submission_for_somebody_else_becomes_that_user_first(

@@ -23,7 +23,7 @@ from recovery.slurm.cli import CliClient
 
 pytestmark = [pytest.mark.slurm, pytest.mark.django_db]
 
-HANGS = "#!/bin/sh\nenv > env.$SLURM_JOB_ID\nsleep 300\n"
+HANGS = "#!/bin/sh\n#SBATCH --output=%x-%j.out\nenv > env.$SLURM_JOB_ID\nsleep 300\n"
 FAILS = """#!/bin/sh
 [ -n "$SLURM_RESTART_COUNT" ] && sleep 300
 echo 'CUDA error: uncorrectable ECC error encountered'
@@ -140,6 +140,7 @@ def test_a_hung_job_gets_more_time_its_node_is_drained_and_it_is_submitted_again
     real.until(lambda: real.shown(new, "State") == "RUNNING")
     real.until((real.folder / f"env.{new}").exists)
     assert "NCCL_DEBUG=INFO" in (real.folder / f"env.{new}").read_text()
+    assert (real.folder / f"hung-{new}.out").exists(), "its log is where Slurm says that it is"
     real.until(lambda: Incident.objects.filter(attempt__job__job_id=new).exists())  # it hangs, too
     real.until_asked()
     real.do(ActionKind.CANCEL)
