@@ -31,6 +31,7 @@ class CheckRow:
     deadline_from: str
     queued_s: float | None
     held_s: float | None
+    held_since: datetime | None
 
     @property
     def name(self) -> str:
@@ -59,6 +60,7 @@ def _row(check: dict[str, Any]) -> CheckRow:
         deadline_from=check["deadline_from"],
         queued_s=check["queued_s"],
         held_s=check.get("held_s"),  # cases that are older have none
+        held_since=_moment(check.get("held_since")),
     )
 
 

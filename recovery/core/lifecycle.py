@@ -88,7 +88,7 @@ INCIDENT_WORDS: dict[IncidentState, StateWords] = {
     S.WATCHING: StateWords("Watching", "◌", "info", "Nothing is done to the job now; we watch whether it comes back."),
     S.ACTING: StateWords("Acting", "▶", "accent", "The action was decided; the scheduler's effect is being observed."),
     S.RESTORING: StateWords(
-        "Waiting for restore", "◌", "accent", "The job was restarted; its restored step was not seen yet."
+        "Waiting for restore", "◌", "accent", "The run was set to start again; its restored step was not seen yet."
     ),
     S.AWAITING_CHECKPOINT: StateWords(
         "Waiting for checkpoint", "◌", "accent", "Restored; the next complete checkpoint was not seen yet."

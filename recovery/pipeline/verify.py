@@ -22,7 +22,7 @@ from recovery.pipeline.foresee import ELSEWHERE, history_of
 from recovery.pipeline.subject import waited_for
 from recovery.pipeline.successor import is_ours, successor, waiting_job
 from recovery.pipeline.transition import advance
-from recovery.pipeline.verify_checks import BY_WORD, checks_of, is_overdue, store_checks, waiting_checks
+from recovery.pipeline.verify_checks import BY_WORD, Due, checks_of, is_overdue, store_checks, waiting_checks
 from recovery.pipeline.verify_facts import Sight, look_at, saves_elsewhere, step_time
 
 HELD = timedelta(minutes=1)  # a job that was put back and released is not held; a picture may be a little older
@@ -73,7 +73,10 @@ def _never_started(incident: Incident, *, now: datetime) -> None:
         why = "The job was cancelled before its new attempt started."
         _cancelled(incident, why, stopped=job, at=max(ended, acted_at), now=now)
         return
-    if incident.state == IncidentState.NEEDS_PERSON and incident.alarm.startswith(HELD_AGAIN) and not job.held:
+    if incident.state == IncidentState.NEEDS_PERSON and incident.alarm.startswith(HELD_AGAIN):
+        if job.held:
+            store_checks(incident, waiting_checks(incident, now=now))
+            return
         advance(
             incident, IncidentState.RESTORING, now=now, why="The job is no longer held.", alarm="", deadline_at=None
         )
@@ -281,7 +284,8 @@ def _cancelled(incident: Incident, why: str, *, stopped: Job, at: datetime, now:
         close(incident, Outcome.STOPPED_ON_PURPOSE, why=why, now=now)
         return
     next_one = "A new job of the run is waited for." if anew is None else f"Job {anew.job_id} of the run was submitted."
-    store_checks(incident, waiting_checks(incident, now=now, note=f"{why} {next_one}"))
+    due = Due(at=at + SUBMITTED_ANEW, basis="then the case ends as stopped on purpose") if anew is None else None
+    store_checks(incident, waiting_checks(incident, now=now, note=f"{why} {next_one}", at=at, due=due))
     if incident.danger_at is not None:
         Incident.objects.filter(pk=incident.pk).update(**_NO_DANGER)
 

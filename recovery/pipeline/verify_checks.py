@@ -64,8 +64,13 @@ def store_checks(incident: Incident, checks: list[Check]) -> None:
         incident.verification, incident.deadline_at = told, due
 
 
-def waiting_checks(incident: Incident, *, now: datetime, note: str = "") -> list[Check]:
-    """The checks while no new attempt has started: in the queue nothing is late."""
+def waiting_checks(
+    incident: Incident, *, now: datetime, note: str = "", at: datetime | None = None, due: Due | None = None
+) -> list[Check]:
+    """The checks while no new attempt has started: in the queue nothing is late.
+
+    `note`: what was seen instead of that, at `at`; `due`: when the waiting for another job ends.
+    """
     job, action = waited_for(incident), _action(incident)
     newest = job.attempts.order_by("-number").first()
     waits = newest is not None and newest.started_at is None
@@ -78,8 +83,9 @@ def waiting_checks(incident: Incident, *, now: datetime, note: str = "") -> list
         expected=_wanted(incident, action),
         seen=note or f"Job {job.job_id} is {state}; its new attempt has not started.",
         places=(Place(source="scheduler: JobState", says=state),),
-        at=incident.acted_at,
-        deadline_from=f"time in the queue is not counted{f'; {usual}' if usual else ''}",
+        at=at or pause.since,
+        deadline_at=due.at if due else None,
+        deadline_from=due.basis if due else f"time in the queue is not counted{f'; {usual}' if usual else ''}",
         queued_s=queued,
         held_s=pause.total_s,
         held_since=pause.since,

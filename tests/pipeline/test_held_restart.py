@@ -39,6 +39,10 @@ def test_an_admins_hold_on_what_we_restarted_is_shown_and_counts_in_no_deadline(
     hold(requeued, seconds=600)
     assert desk.incident.state == IncidentState.NEEDS_PERSON
     assert "held (JobHeldAdmin)" in desk.incident.alarm
+    waits = check(desk.incident, "converged")
+    assert waits["queued_s"] == pytest.approx(600, abs=20), "it is told on, also while a person is asked to look"
+    assert waits["at"] == waits["held_since"]
+    assert desk.now - datetime.fromisoformat(waits["held_since"]) == timedelta(seconds=590)
     desk.slurm.change("1", held=False, state_reason="Priority")
     desk.tick(times=2)
     assert (desk.incident.state, desk.incident.alarm) == (IncidentState.RESTORING, ""), "nobody holds it any more"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -142,7 +142,13 @@ def test_a_restart_that_its_user_cancels_for_good_ends_the_case(desk: Desk, poli
     desk.start(nodes=("n1", "n3"))
     desk.tick()
     desk.slurm.end(state=JobState.CANCELLED, exit_code=0, reason="None")
+    stopped = desk.slurm.table["1"].ended_at
+    assert stopped is not None
     desk.tick(times=2)
+    waits = desk.incident.verification[0]
+    assert datetime.fromisoformat(waits["at"]) == stopped
+    assert datetime.fromisoformat(waits["deadline_at"]) == stopped + timedelta(minutes=5) == desk.incident.deadline_at
+    assert waits["deadline_from"] == "then the case ends as stopped on purpose"
     desk.tick(seconds=310)
     desk.tick(times=2)
     assert desk.incident.outcome == Outcome.STOPPED_ON_PURPOSE
