@@ -224,12 +224,15 @@ def test_cancelling_what_has_ended_is_refused(stage: Stage) -> None:
 def test_what_takes_slurms_commands_is_denied_without_them(stage: Stage) -> None:
     client = stage.client()
     denied = {operation for operation in Operation if not client.can(operation)}
-    assert denied == {Operation.ATTEMPTS, Operation.ENDED_BETWEEN, Operation.SUBMIT, Operation.REQUEUE_HOLD}
+    of_accounting = {Operation.ATTEMPTS, Operation.ENDED_BETWEEN}
+    assert denied == {*of_accounting, Operation.TOPOLOGY, Operation.SUBMIT, Operation.REQUEUE_HOLD}
     assert all(client.can(operation).remedy for operation in denied)
     with pytest.raises(NotSupported):
         client.attempts(["7"], since=datetime.now(UTC))
     with pytest.raises(NotSupported):
         client.ended_between(datetime.now(UTC), datetime.now(UTC))
+    with pytest.raises(NotSupported):
+        client.topology()
     with pytest.raises(NotSupported):
         client.submit(Submission(script="#!/bin/sh\n", user="ada", work_dir="/ada"))
 
