@@ -181,7 +181,7 @@ def first_cause(causes: Sequence[Clue]) -> First | None:
     heads: dict[str, Clue] = {}
     for clue in _without_hearsay(causes):
         held = heads.get(clue.source)
-        if held is None or (clue.source == "node" and held.at and clue.at and clue.at < held.at):
+        if held is None or (clue.source == "node" and _sooner(clue, held)):
             heads[clue.source] = clue
     best: First | None = None
     for clue in heads.values():
@@ -189,6 +189,15 @@ def first_cause(causes: Sequence[Clue]) -> First | None:
     if best is None:
         return None
     return _explained(best, causes)
+
+
+def _sooner(event: Clue, held: Clue) -> bool:
+    """Which event of a node came first; in one moment, as clocks of nodes go, the weightier."""
+    if event.at is None or held.at is None:
+        return False
+    if abs(event.at - held.at) <= SAME_MOMENT:
+        return event.rule.confidence > held.rule.confidence
+    return event.at < held.at
 
 
 def _without_hearsay(causes: Sequence[Clue]) -> Sequence[Clue]:

@@ -503,3 +503,23 @@ def test_a_failure_that_only_the_log_of_a_completed_job_tells_is_tried_once_at_m
     by_log = ended(JobState.COMPLETED, exit_code=0, signals=signals)
     assert verdict(by_log).restart is Restart.ONCE
     assert verdict(replace(by_log, step_exit_codes=(1,))).restart is Restart.YES
+
+
+def test_what_was_caught_and_logged_is_not_what_ended_the_job() -> None:
+    """A standard error of its own holds no steps that could prove it."""
+    caught = [
+        "Traceback (most recent call last):",
+        '  File "d.py", line 4, in fetch',
+        "OSError: [Errno 5] Input/output error",
+    ]
+    bug = read([*caught, *traceback("KeyError: 'labels'", rank=0)], file="job.err")
+    got = verdict(ended(signals=bug, samples=samples(20)))
+    assert (got.failure_class, got.restart) == (C.USER_CODE, Restart.AFTER_CHANGE)
+    died = read([*caught, *traceback("RuntimeError: reader died", rank=0)], file="job.err")
+    assert verdict(ended(signals=died, samples=samples(20))).failure_class is C.STORAGE_TRANSIENT
+
+
+def test_of_two_nodes_events_in_one_moment_the_graver_decides() -> None:
+    fault = event("gpu-01", "NVRM: Xid (PCI:0000:18:00): 31, pid=1, name=python3, MMU Fault", 990)
+    assert verdict(ended(node_events=[fault, event("gpu-02", XID79, 992)])).nodes == ("gpu-02",)
+    assert verdict(ended(node_events=[fault, event("gpu-02", XID79, 993)])).failure_class is C.USER_CODE
