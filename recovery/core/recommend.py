@@ -12,7 +12,7 @@ from typing import Any
 from recovery.core.fleet import held_back
 from recovery.core.instead import Around, instead_of_nothing, resubmission
 from recovery.core.node_memory import avoidable
-from recovery.core.speech import listed, steps
+from recovery.core.speech import counted, listed, steps
 from recovery.core.types import (
     ActionKind,
     AttemptFacts,
@@ -62,7 +62,7 @@ def recommend(
     """One proposal. NOTHING is one too, with its reason and what a person can do instead."""
     checkpoint = newest_complete(facts)
     alone = [past for past in history if not past.shared]  # what failed with others tells of no loop of its own
-    if found := instead_of_nothing(diagnosis, facts, job.around, alone, held=job.held):
+    if not job.forgotten and (found := instead_of_nothing(diagnosis, facts, job.around, alone, held=job.held)):
         said = (diagnosis.reason, *found.reasons)
         return _proposal(found.action, (), found.headline, said, checkpoint, facts, job, parameters=found.parameters)
     nothing = _why_nothing(diagnosis, facts, job)
@@ -168,7 +168,8 @@ def _exclusion(diagnosis: Diagnosis, job: JobFacts) -> tuple[tuple[str, ...], st
             f"{listed(nodes)} should be left out, but then only {len(left)} eligible nodes would remain and the job "
             f"needs {job.node_count}: not excluded, so it may land there again."
         )
-    return nodes, f"{len(left)} eligible nodes remain, the job needs {job.node_count}."
+    remain = f"{counted(len(left), 'eligible node')} remain{'s' if len(left) == 1 else ''}"
+    return nodes, f"{remain}, the job needs {job.node_count}."
 
 
 def _suspects(nodes: tuple[str, ...], job: JobFacts) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from django.db import models
 from django.db.models import Q
 
-from recovery.core.types import JobState, Phase
+from recovery.core.types import TERMINAL_STATES, JobState, Phase
 from recovery.models.cluster import Cluster
 from recovery.models.leased import Leased
 
@@ -113,6 +113,11 @@ class Job(models.Model):
     def is_forgotten(self) -> bool:
         """Whether the controller no longer knows it: nothing can be done with it any more."""
         return self.vanished_at is not None or not self.listed
+
+    @property
+    def ended_and_forgotten(self) -> bool:
+        """Whether it was seen to end, and the controller has dropped it since (MinJobAge)."""
+        return self.state in TERMINAL_STATES and not self.listed
 
 
 class Attempt(Leased):

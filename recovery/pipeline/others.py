@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.db.models import F, Q
 
 from recovery.core.others import ALIVE, OtherJob, chained, said_of, took_up
-from recovery.core.types import ActionKind, JobState
+from recovery.core.types import ActionKind, FindingKind, JobState
 from recovery.models import Action, Attempt, Incident, Job, Recommendation
 from recovery.pipeline.job_rows import new_job
 from recovery.pipeline.store_runs import run_key
@@ -78,16 +78,23 @@ def in_the_way(kind: ActionKind, job: Job, others: list[OtherJob], incident: Inc
 
 
 def why_anew(incident: Incident, recommendation: Recommendation) -> str:
-    """Why what was recommended, and not decided, no longer fits the run's other jobs; "" where it does."""
+    """Why what was recommended, and not decided, no longer fits the run's jobs; "" where it does."""
     kind, was = ActionKind(recommendation.action), recommendation.parameters.get("taken_up")
     if hasattr(recommendation, "decision") or not (kind.restarts or was):
         return ""
     job = subject_of(incident, recommendation.parameters).job
+    if job.ended_and_forgotten and incident.kind != FindingKind.UNDOING and not _outlives(recommendation):
+        return f"Slurm no longer lists job {job.job_id}, which has ended: it can only be submitted again."
     others = in_picture(incident, job)
     if was:
         return "" if any(other.job_id == was for other in others) else f"Job {was} of this run is no longer there."
     found = in_the_way(kind, job, others, incident)
     return found.sentence if found is not None else ""
+
+
+def _outlives(recommendation: Recommendation) -> bool:
+    """Whether it can be done without a job that Slurm knows."""
+    return "forgotten" in recommendation.parameters or recommendation.action == ActionKind.NOTHING
 
 
 def _ran_beside(incident: Incident) -> set[int]:

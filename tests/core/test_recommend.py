@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recovery.core.instead import Around, Restorable
 from recovery.core.recommend import JobFacts, recommend
 from recovery.core.types import (
     ActionKind,
@@ -58,6 +59,18 @@ def test_the_headline_says_what_is_done_and_what_it_costs() -> None:
         "The newest complete checkpoint is step 388.",
         "Slurm starts a requeued job after 121 s at the earliest.",
     )
+
+
+def test_one_eligible_node_is_no_plural() -> None:
+    got = propose(diagnosis(), node_count=1, eligible_nodes=("gpu-02", "gpu-07"))
+    assert "1 eligible node remains, the job needs 1." in got.reasons
+
+
+def test_nothing_is_proposed_that_takes_a_job_which_slurm_has_forgotten() -> None:
+    older = Restorable(step=388, path="/c/388", folder="/c", tracker="latest", old="400", write="388", writer="ada")
+    torn = diagnosis(failure_class=C.CHECKPOINT_INCOMPLETE, restart=Restart.AFTER_CHANGE, exclude=Exclude.NONE)
+    assert propose(torn, around=Around(restorable=older)).action is ActionKind.RESTORE_OLDER
+    assert propose(torn, around=Around(restorable=older), forgotten=True).action is ActionKind.NOTHING
 
 
 def test_without_nodes_it_is_a_plain_requeue() -> None:
