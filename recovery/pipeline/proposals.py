@@ -20,6 +20,7 @@ from recovery.pipeline.scripts import check_environment, why_not_resubmitted
 from recovery.pipeline.subject import MARK, held_by_us
 from recovery.slurm.base import HELD_BY_REQUEUE, SlurmClient
 
+EXCLUDING = (ActionKind.REQUEUE_EXCLUDING, ActionKind.RESUBMIT)
 LONGEST_S = 364 * 86_400.0  # Slurm takes a year for unlimited
 TOO_GREAT = 1e15  # for any number that an action takes; a whole number of JSON may be too great for a float
 
@@ -48,13 +49,19 @@ class Asked:
 def build(action: ActionKind, asked: Asked) -> Instead:
     """The action as it will be shown and hashed. Raises Invalid, with sentences that name the field and the remedy."""
     known = {*_FIELDS.get(action, ())}
-    errors = [f"parameters.{name}: {action} has no such parameter." for name in sorted({*asked.given} - known)]
-    if asked.exclude_nodes and action not in (ActionKind.REQUEUE_EXCLUDING, ActionKind.RESUBMIT):
+    errors = [f"parameters.{name}: {_why_unknown(action, name)}" for name in sorted({*asked.given} - known)]
+    if asked.exclude_nodes and action not in EXCLUDING:
         errors.append(f"exclude_nodes: {action} excludes no nodes.")
     errors += _unknown_nodes(asked.cluster, asked.exclude_nodes)
     if errors:
         raise Invalid(errors)
     return _BUILDERS[action](asked)
+
+
+def _why_unknown(action: ActionKind, name: str) -> str:
+    if name == "exclude_nodes" and action in EXCLUDING:
+        return "nodes to exclude are named in exclude_nodes, beside parameters."
+    return f"{action} has no such parameter."
 
 
 def offered(attempt: Attempt) -> list[ActionKind]:

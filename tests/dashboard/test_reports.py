@@ -131,6 +131,8 @@ def test_an_incident_says_what_it_cost_or_that_it_will_be_counted(read: Read, ca
     page = read(f"/incidents/{case.pk}/")
     assert "What it cost" in page
     assert "that the run would have used" in page
+    lost = '<dt>Training lost</dt><dd><span class="unknown">unknown until it is restored</span></dd>'
+    assert lost in page, "no figure before anything can be told"
     fresh = make_incident(state=IncidentState.DETECTED)
     assert "counted within a minute" in read(f"/incidents/{fresh.pk}/")
 

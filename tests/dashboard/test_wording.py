@@ -48,11 +48,17 @@ def test_gpu_hours_have_one_decimal() -> None:
     assert wording.gpu_hours(None) == "unknown"
 
 
+def test_few_gpu_hours_never_read_as_none() -> None:
+    assert wording.gpu_hours(0.032) == "below 0.1 GPU-hours"
+    assert wording.gpu_hours(0.05) == "0.1 GPU-hours"
+    assert wording.gpu_hours(0.0) == "0.0 GPU-hours"
+
+
 @pytest.mark.parametrize(
     ("idle", "counts_gpus", "said"),
     [
         (64, True, "64 GPUs idle: 1.1 GPU-hours a minute."),
-        (1, True, "1 GPU idle: 0.0 GPU-hours a minute."),
+        (1, True, "1 GPU idle: below 0.1 GPU-hours a minute."),
         (30, False, "30 nodes idle: 0.5 node-hours a minute."),
         (0, True, "No GPU stands idle for it."),
         (0, False, "No node stands idle for it."),

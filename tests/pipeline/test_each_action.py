@@ -196,7 +196,7 @@ def test_a_node_with_jobs_of_others_is_not_drained(case: Case) -> None:
     case.desk.slurm.start("2", ("n2",))
     action = case.do(ActionKind.DRAIN, node="n2")
     assert action.state == ActionState.REFUSED
-    assert "2" in action.detail
+    assert action.detail == "Nothing was done: n2 runs other jobs, too: job 2."
     assert "drain_node" not in case.desk.slurm.calls
 
 

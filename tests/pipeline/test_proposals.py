@@ -102,6 +102,7 @@ def test_a_viewer_proposes_nothing(case: Case, viewer: Any) -> None:
     [
         (ActionKind.HOLD, {}, "only for one that is"),
         (ActionKind.CANCEL, {"node": "n1"}, "no such parameter"),
+        (ActionKind.RESUBMIT, {"exclude_nodes": ["n1"]}, "in exclude_nodes, beside parameters"),
         (ActionKind.DRAIN, {"node": "n9"}, "no node"),
         (ActionKind.DRAIN, {"node": "n4"}, "did not run on n4"),
         (ActionKind.RESTORE_OLDER, {"step": 11}, "no complete checkpoint"),

@@ -18,7 +18,7 @@ def drain(intent: Intent, world: World) -> Next:
             return Next(step=Step.CONVERGED, reason=f"Slurm shows {node.name} drained, for our reason.")
         return Next(step=Step.BY_OTHERS, reason=f"{node.name} is drained already: {node.reason or 'without a reason'}")
     if node.others:
-        return stop(intent, f"jobs of others run on {node.name} ({listed(node.others)})")
+        return stop(intent, f"{node.name} runs other jobs, too: {listed(f'job {other}' for other in node.others)}")
     return Next(step=Step.DRAIN_NODE, reason=f"No job of others runs on {node.name}.")
 
 
