@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import stat
 import sys
 import tempfile
@@ -65,8 +66,7 @@ class RealSlurm:
         self._began = time.monotonic()
         say(f"Slurm {lab.run('sinfo', '--version').split()[-1]} with {NODES} nodes in {lab.root}")
         say(f"{len(submitted)} jobs submitted")
-        hint = f"Break something yourself: python -m recovery.demo.lab crash-node {lab.root} n3"
-        return Stage(name="lab", backend="cli", options={"slurm_conf": str(lab.conf)}, hint=hint)
+        return Stage(name="lab", backend="cli", options={"slurm_conf": str(lab.conf)}, hint=hint_of(lab.root))
 
     def go_on(self) -> None:
         """The power cut, and the node's return."""
@@ -126,6 +126,15 @@ class RealSlurm:
         )
         lab.submit(job_script(job), work_dir=logs)
         return True
+
+
+def hint_of(root: Path) -> str:
+    """Lines for another shell: not every machine's `python` is one that knows this project."""
+    command, folder = f"{shlex.quote(sys.executable)} -m recovery.demo.lab", shlex.quote(str(root))
+    return (
+        f'For its squeue and scontrol: eval "$({command} env {folder})"\n'
+        f"Break something yourself: {command} crash-node {folder} n3"
+    )
 
 
 def lab_folder(folder: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from recovery.demo import lab_host, slurm_scene
 from recovery.demo.lab import SlurmLab
 from recovery.demo.processes import wait_until
 from recovery.demo.scenes import SceneError
-from recovery.demo.slurm_scene import RealSlurm, lab_folder, newest_step, node_of
+from recovery.demo.slurm_scene import RealSlurm, hint_of, lab_folder, newest_step, node_of
 from tests.daemons import short_folder
 
 
@@ -95,3 +97,11 @@ def test_the_unlucky_team_loses_its_node_and_the_node_comes_back(folder: Path, m
     scene.go_on()
     assert any(line.startswith(slurmd) and "not running" not in line for line in lab.status())
     scene.down()
+
+
+def test_what_the_demo_says_to_type_runs_as_it_stands(tmp_path: Path) -> None:
+    spoken = hint_of(tmp_path / "my lab").splitlines()[-1]
+    command = shlex.split(spoken.partition(": ")[2])
+    assert command[-2:] == [str(tmp_path / "my lab"), "n3"]
+    done = subprocess.run([*command[:3], "--help"], capture_output=True, text=True, check=True)
+    assert "crash-node" in done.stdout
