@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.simulated import curves, tails
 from benchmarks.simulated.score import Play, figures, fleet
 
-SEED, JOBS = 1001, 4000  # held out: thresholds are tuned on seeds up to 1000, never on this one
+SEED, JOBS = 2027, 4000  # held out: nothing was tuned on it; used before it were 1000 and 1001
 TAILS = 1000
 
 

@@ -15,7 +15,7 @@ from recovery.core.detectors import Limits
 from recovery.core.types import FindingKind
 
 SEED = 6
-HANG_JOBS, SLOW_JOBS = 2000, 150
+HANG_JOBS, SLOW_JOBS = 1000, 150
 FLOORS = (1200.0, 1500.0, 1800.0, 2100.0, 2700.0, 3600.0)  # where nothing else tells of it
 LOWER = (300.0, 600.0, 900.0, 1200.0, 1500.0, 1800.0)  # where something does
 LONGEST = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
