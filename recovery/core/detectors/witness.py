@@ -90,8 +90,11 @@ def _node(facts: AttemptFacts, since: datetime) -> Witness | None:
 
 
 def _line(facts: AttemptFacts, since: datetime) -> Witness | None:
+    reports = {s.file: s.line for s in facts.signals if s.kind is SignalKind.PROGRESS}
     for signal in facts.signals:
-        if signal.kind is not SignalKind.FAILURE or signal.at is None or signal.at < since:
+        # one without a time of its own came later where it stands below the last report of its file
+        later = signal.line > reports.get(signal.file, 0) if signal.at is None else signal.at >= since
+        if signal.kind is not SignalKind.FAILURE or not later:
             continue
         rule = RULES_BY_ID.get(signal.rule)
         if rule is not None and (rule.id in ENDED or _stops(rule)):

@@ -12,7 +12,7 @@ from recovery.core.detectors import Limits, detect
 from recovery.core.detectors.hang import detect_hang, is_silent, next_due
 from recovery.core.quiet import WITNESS, how_long
 from recovery.core.types import AttemptFacts, GpuFacts, NodeState, Phase, Signal
-from tests.core.attempts import at, attempt, event, read, samples
+from tests.core.attempts import at, attempt, event, megatron, read, samples
 
 LIMITS = Limits(hang_floor_s=900, hang_witnessed_s=300, first_step_s=1800, saving_s=400)
 LAST = 800.0  # of the reports, 40 s apart
@@ -91,6 +91,14 @@ def test_where_nothing_else_says_so_more_silence_is_asked_for(name: str) -> None
     assert not hangs(silent(310, **TELLS_NOTHING[name]))
     assert not hangs(silent(890, **TELLS_NOTHING[name]))
     assert hangs(silent(910, **TELLS_NOTHING[name]))
+
+
+def test_a_line_without_a_time_counts_where_it_stands_below_the_last_report() -> None:
+    """So that a log by itself, read from a file, tells of a time-out as well."""
+    told = read([megatron(200, LAST), TIMED_OUT])
+    before = read([TIMED_OUT, megatron(200, LAST)])
+    assert hangs(silent(310, signals=told))
+    assert not hangs(silent(310, signals=before))
 
 
 def reason(facts: AttemptFacts) -> str:
