@@ -84,9 +84,11 @@ def side_by_side(*, covered: bool) -> list[int]:
 
 def _start(number: int, suite: Suite, output: IO[bytes] | None, *, covered: bool) -> subprocess.Popen[bytes]:
     coverage = ["--cov", "--cov-report="] if covered and suite.command[: len(PYTEST)] == PYTEST else []
+    # Hundreds of processes are started: what one has compiled, no other compiles again.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return subprocess.Popen(
         ["nice", "-n", str(suite.nice), *suite.command, *coverage],
-        env={**os.environ, "COVERAGE_FILE": f".coverage.{number}"},
+        env={**env, "COVERAGE_FILE": f".coverage.{number}"},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT if output else None,

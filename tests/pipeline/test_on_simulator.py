@@ -153,9 +153,9 @@ def test_a_slow_job_is_reported_and_left_running(sim: SimDesk) -> None:
 
 
 def test_a_job_that_stays_slow_for_long_is_not_called_well_again(sim: SimDesk) -> None:
-    sim.submit(Fault(kind=FaultKind.SLOW, step=80, factor=2.0), step_time_s=0.5, total_steps=2000)
+    sim.submit(Fault(kind=FaultKind.SLOW, step=80, factor=2.0), step_time_s=0.1, total_steps=8000)
     sim.run_until(sim.in_state(IncidentState.WATCHING), within=400)
-    sim.run(600)  # more slow samples than a detector is given
+    sim.run(150)  # more slow samples than a detector is given
     assert Attempt.objects.get().samples.count() > 600
     assert sim.incident.state == IncidentState.WATCHING
 
