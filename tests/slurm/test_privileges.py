@@ -6,7 +6,7 @@ The desk's user is `daemon`, the job's owner `nobody`. Each call goes through th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -89,6 +89,16 @@ class Job:
         assert wait_until(lambda: self.root.job(job_id).state is JobState.RUNNING, timeout_s=20)
         return job_id
 
+    def ended(self) -> None:
+        """Only where accounting knows jobs of others does it show whether somebody may see them."""
+        job_id, began = self.running(), datetime.now(UTC) - timedelta(minutes=1)
+        self.root.cancel(job_id)
+
+        def told() -> bool:
+            return any(record.job_id == job_id for record in self.root.ended_between(began, datetime.now(UTC)))
+
+        assert wait_until(told, timeout_s=20)
+
 
 def calls_of(desk: CliClient, jobs: Job) -> dict[Operation, Callable[[], object]]:
     waiting, running, ended = jobs.waiting(), jobs.running(), jobs.running()
@@ -140,6 +150,7 @@ def test_what_the_doctor_says_is_what_slurm_does_and_nothing_is_changed(
     who: str, desk: CliClient, accounts: SlurmLab, slurm_client: CliClient
 ) -> None:
     jobs = Job(accounts, slurm_client)
+    jobs.ended()
     running = jobs.running()
     cluster = make_cluster(seen_at=ago(900))
     make_job(run=make_run(cluster=cluster, user=OWNER), job_id=running, first_submitted_at=ago(60))
@@ -150,7 +161,7 @@ def test_what_the_doctor_says_is_what_slurm_does_and_nothing_is_changed(
     said = {operation for operation in calls if _promises(found[WORDS[operation]])}
     assert said == ALLOWED[who]
     reads = [operation for operation in Operation if not operation.is_write and operation is not Operation.BATCH_SCRIPT]
-    assert {found[WORDS[operation]].state for operation in reads} == {State.GOOD}
+    assert [found[WORDS[operation]] for operation in reads if found[WORDS[operation]].state != State.GOOD] == []
 
 
 def _promises(result: Result) -> bool:
