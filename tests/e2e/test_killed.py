@@ -50,8 +50,18 @@ def approve(site: Site, user: User) -> None:
     decide.approve(row.pk, shown_hash=row.hash, actor=actor_for(user), now=utc_now())
 
 
-@pytest.mark.parametrize("operation", ["requeuehold", "update", "release"])
-@pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
+# The three moments of the most to lose; the others, whose neighbours these are, by `make torture`.
+@pytest.mark.parametrize(
+    ("operation", "after"),
+    [
+        pytest.param("requeuehold", False, id="before requeuehold"),
+        pytest.param("requeuehold", True, id="after requeuehold"),
+        pytest.param("release", True, id="after release"),
+        pytest.param("update", False, id="before update", marks=pytest.mark.torture),
+        pytest.param("update", True, id="after update", marks=pytest.mark.torture),
+        pytest.param("release", False, id="before release", marks=pytest.mark.torture),
+    ],
+)
 def test_a_worker_killed_around_a_call_leaves_exactly_one_requeue(
     site: Site, approver: User, operation: str, after: bool
 ) -> None:
