@@ -113,7 +113,7 @@ def places(diagnosis: Diagnosis) -> tuple[Place, ...]:
     if diagnosis.exclude is Exclude.NONE and diagnosis.restart is Restart.NO and diagnosis.failure_class in _MACHINES:
         return _of_cause(diagnosis, first)
     suspected = diagnosis.exclude is Exclude.IF_REPEATED and diagnosis.failure_class in _SUSPICIONS
-    if not suspected or first is None or first.role is not Role.CAUSE or not first.node or _is_witness(first):
+    if not suspected or first is None or first.role is not Role.CAUSE or not first.node or _lost_a_peer(first):
         return ()
     return (Place(node=first.node, proven=False, told_by=_told_by(diagnosis, first)),)
 
@@ -129,8 +129,8 @@ def _of_cause(diagnosis: Diagnosis, first: Evidence | None) -> tuple[Place, ...]
     return tuple(Place(node=node, proven=True, told_by=told) for node in nodes)
 
 
-def _is_witness(first: Evidence) -> bool:
-    return first.rule in RULES_BY_ID and RULES_BY_ID[first.rule].witness
+def _lost_a_peer(first: Evidence) -> bool:
+    return first.rule in RULES_BY_ID and RULES_BY_ID[first.rule].lost_peer
 
 
 def _told_by(diagnosis: Diagnosis, first: Evidence | None) -> ToldBy:

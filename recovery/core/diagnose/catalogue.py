@@ -35,7 +35,7 @@ _FIELDS = {
     "exclude",
     "confidence",
     "fallback",
-    "witness",
+    "lost_peer",
     *_TEXTS,
 }
 _PIECE = re.compile(r"<<(\w+)>>")
@@ -69,12 +69,12 @@ class Rule:
     scope: Scope
     literals: tuple[str, ...]
     fallback: bool
-    witness: bool = False
+    lost_peer: bool = False
 
     @property
     def accuses(self) -> bool:
         """Whether the node that says so is under suspicion; who lost or waits for another only tells of it."""
-        return self.role is not Role.CONSEQUENCE and not self.witness
+        return self.role is not Role.CONSEQUENCE and not self.lost_peer
 
 
 def build(rows: Iterable[Mapping[str, Any]], pieces: Mapping[str, str]) -> tuple[Rule, ...]:
@@ -104,7 +104,7 @@ def _rule(row: Mapping[str, Any], pieces: Mapping[str, str]) -> Rule:
         raise CatalogueError(f"Rule {name}: literals must be a list of texts of at least 3 characters.")
     if not isinstance(confidence, float) or not 0 < confidence < 1:
         raise CatalogueError(f"Rule {name}: confidence must lie between 0 and 1.")
-    for flag in ("fallback", "witness"):
+    for flag in ("fallback", "lost_peer"):
         if not isinstance(row.get(flag, False), bool):
             raise CatalogueError(f"Rule {name}: {flag} must be true or false.")
     return Rule(
@@ -120,7 +120,7 @@ def _rule(row: Mapping[str, Any], pieces: Mapping[str, str]) -> Rule:
         scope=_word(Scope, row, "scope", "log"),
         literals=tuple(literals),
         fallback=row.get("fallback", False),
-        witness=row.get("witness", False),
+        lost_peer=row.get("lost_peer", False),
     )
 
 
