@@ -138,7 +138,7 @@ OUTCOME_WORDS: dict[Outcome, StateWords] = {
         "Restored older", "▲", "warning", "It runs again, from an older checkpoint than expected."
     ),
     Outcome.FROM_SCRATCH: W("From scratch", "▲", "critical", "It runs again from the first step: its work was lost."),
-    Outcome.NO_PROGRESS: W("No progress", "✕", "critical", "It was restarted and did not train."),
+    Outcome.NO_PROGRESS: W("No progress", "✕", "critical", "It was restarted, and no training was seen since."),
     Outcome.SAME_FAILURE: W(
         "Same failure again", "✕", "critical", "It was restored, and the same failure came again at the same step."
     ),

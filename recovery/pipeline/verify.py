@@ -203,8 +203,9 @@ def _alarm(incident: Incident, sight: Sight, trouble: Trouble) -> dict[str, Any]
     danger = _danger(incident, sight, trouble)
     alarm = f"{trouble.alarm}{_lost(incident, sight, trouble)}"[:500]
     advice = advise(
-        trouble.outcome, expected_step=sight.expected, step=trouble.step, in_danger=danger["danger_at"] is not None
-    )
+        trouble.outcome, expected_step=sight.expected, step=trouble.step, in_danger=danger["danger_at"] is not None,
+        unseen=sight.attempt.blind_remedy if sight.attempt.blind_reason else "",
+    )  # fmt: skip
     return {"alarm": alarm, "trouble": trouble.outcome, "advice": advice[:500], **danger}
 
 

@@ -171,6 +171,16 @@ def test_a_late_restore_is_as_expected_after_all(restarted: Restarted) -> None:
     assert (incident.state, incident.trouble, incident.alarm) == (IncidentState.AWAITING_CHECKPOINT, "", "")
 
 
+def test_a_restart_that_cannot_be_seen_is_not_said_to_stand_still(restarted: Restarted) -> None:
+    restarted.look()
+    remedy = "Add its folder to RECOVERY_LOG_ROOTS."
+    Attempt.objects.exclude(pk=restarted.failed.pk).update(blind_reason="Its log is out of reach.", blind_remedy=remedy)
+    incident = restarted.look(after_s=4000)
+    assert incident.trouble == Outcome.NO_PROGRESS
+    assert "Its log is out of reach." in incident.alarm
+    assert incident.advice.startswith(f"It may well train, unseen. {remedy}")
+
+
 def test_nothing_is_late_that_nobody_looked_for_since(restarted: Restarted) -> None:
     assert restarted.look().alarm == ""
     assert restarted.look(after_s=8000, blindly=True).alarm == ""

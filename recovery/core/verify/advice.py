@@ -6,10 +6,17 @@ from recovery.core.speech import steps
 from recovery.core.types import Outcome
 
 
-def advise(trouble: Outcome, *, expected_step: int | None, step: int | None = None, in_danger: bool = False) -> str:
+def advise(
+    trouble: Outcome,
+    *,
+    expected_step: int | None,
+    step: int | None = None,
+    in_danger: bool = False,
+    unseen: str = "",
+) -> str:
     """What a person should do. `step` is the one that matters: restored, failed at, or trained up to.
 
-    "" for outcomes that ask for nothing.
+    `unseen`: what would make the attempt be seen, where it can't be. "" for outcomes that ask for nothing.
     """
     good = f"step {steps(expected_step)}" if expected_step is not None else "the last complete checkpoint"
     first = "Cancel the job;"
@@ -32,6 +39,8 @@ def advise(trouble: Outcome, *, expected_step: int | None, step: int | None = No
                 f"Don't restart it again as it is: it fails at step {steps(step)} each time. Look at the first failure "
                 "line; the data of that step, the code or the checkpoint must change, or an older one be restored."
             )
+        case Outcome.NO_PROGRESS if unseen:
+            return f"It may well train, unseen. {unseen} If the log shows no step either, cancel or requeue it."
         case Outcome.NO_PROGRESS:
             return (
                 "Look at the job's log: does it still load, compile, or wait for ranks that never came? If nothing "
