@@ -18,7 +18,8 @@ MATRICES = ("tests/api/test_who_may.py", "tests/dashboard/test_who_may.py")
 HISTORIES = tuple(
     f"tests/pipeline/test_{name}.py"
     for name in (
-        *("actions_on_simulator", "auto_hostile", "facts_change", "fresh_record", "held_restart", "holds_of_others"),
+        *("action_races", "actions_on_simulator", "auto_hostile", "facts_change", "freshness", "fresh_record"),
+        *("full_looks", "held_restart", "holds_of_others"),
         *("limit_near", "look_at_checkpoints", "measure", "nodes", "old_news", "on_simulator", "opened_again"),
         *("other_controller", "other_jobs", "poll_trouble", "preempted", "proposals", "push_hostile", "quiet_look"),
         *("repair", "resubmit", "second_opinion", "successor_clocks", "two_jobs", "undo_later"),
