@@ -377,7 +377,8 @@ class AttemptFacts:
     time_limit_s: float | None = None
     cancelled_by: str = ""  # user name or uid; "" when nobody is known to have cancelled it
     owner: str = ""  # user name of the job's owner; "" where that is not known
-    ranks: int | None = None  # of the job: one for each of its GPUs, or as its log says; None: not known
+    ranks: int | None = None  # of the job, as its log says; None: not told
+    gpus: int | None = None  # of the job; most trainers run a rank for each
     requeued_by_slurm: bool = False  # a later attempt of this job already waits or runs, not by our doing
     phase: Phase = Phase.UNKNOWN
     phase_since: datetime | None = None

@@ -143,6 +143,7 @@ def test_a_traceback_is_not_restarted_whatever_the_policy(desk: Desk, policy: Po
     policy(user_code="auto")
     desk.run_with_checkpoint()
     desk.say(
+        "n1:100:100 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0",
         "[rank0]: Traceback (most recent call last):",
         '[rank0]:   File "train.py", line 7, in <module>',
         "[rank0]: KeyError: 'tokens'",
@@ -153,6 +154,7 @@ def test_a_traceback_is_not_restarted_whatever_the_policy(desk: Desk, policy: Po
     assert desk.recommendation.action == ActionKind.NOTHING
     assert desk.incident.state == IncidentState.WATCHING
     assert desk.slurm.calls == []
+    assert desk.incident.diagnosis["coverage"]["ranks"] == "lines of rank 0 read, of 2; nothing of rank 1"
 
 
 def test_a_job_that_its_user_cancelled_is_never_restarted(desk: Desk, policy: Policy) -> None:

@@ -58,13 +58,15 @@ def _sources(facts: AttemptFacts) -> list[str]:
 def _ranks(facts: AttemptFacts) -> str:
     """Of which ranks something was read, and of which nothing: their logs may be elsewhere, or they were silent."""
     named = {s.rank for s in facts.signals if s.rank is not None} | {s.rank for s in facts.samples if s.rank >= 0}
-    if facts.ranks is None:
+    there_are = facts.ranks if facts.ranks is not None else facts.gpus
+    if there_are is None:
         return f"lines of {_spans(named)} read; how many there are is not known" if named else "no line names one"
+    presumed = ", if each GPU has one" if facts.ranks is None else ""
     if not named:
-        return f"no line names one of the {steps(facts.ranks)}"
-    if silent := set(range(facts.ranks)) - named:
-        return f"lines of {_spans(named)} read, of {steps(facts.ranks)}; nothing of {_spans(silent)}"
-    return f"lines of all {steps(facts.ranks)} read"
+        return f"no line names one of the {steps(there_are)}{presumed}"
+    if silent := set(range(there_are)) - named:
+        return f"lines of {_spans(named)} read, of {steps(there_are)}; nothing of {_spans(silent)}{presumed}"
+    return f"lines of all {steps(there_are)} read{presumed}"
 
 
 def _spans(ranks: set[int]) -> str:

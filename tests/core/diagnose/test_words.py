@@ -117,6 +117,14 @@ def test_coverage_says_of_which_ranks_nothing_was_read(spoke: list[int], ranks: 
     assert verdict(signals=read(lines), ranks=ranks).coverage["ranks"].endswith(said)
 
 
+def test_ranks_that_only_the_number_of_gpus_speaks_for_are_not_taken_for_granted() -> None:
+    """A trainer with two GPUs for each process has four ranks on eight of them."""
+    lines = [line for rank in range(4) for line in traceback("KeyError: 'a'", rank=rank)]
+    got = verdict(signals=read(lines), gpus=8).coverage["ranks"]
+    assert got == "lines of ranks 0-3 read, of 8; nothing of ranks 4-7, if each GPU has one"
+    assert verdict(signals=read(lines), gpus=8, ranks=4).coverage["ranks"] == "lines of all 4 read"
+
+
 @pytest.mark.parametrize(
     ("by", "owner", "said"),
     [
