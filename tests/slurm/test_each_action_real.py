@@ -226,4 +226,6 @@ def test_a_failed_job_restores_the_older_checkpoint_is_held_and_released(real: R
         held = real.do(ActionKind.HOLD)
         assert "JobHeldAdmin" in real.shown(job, "Reason")
         real.undo(held)
+        real.undo(restored)
+        assert tracker.read_text() == "20"
     real.until(lambda: real.shown(job, "State") == "RUNNING")
