@@ -56,6 +56,7 @@ OPTIONS: dict[str, Option] = {
     "nvrx_iteration_file": Option(kind="path", sentence="checkpoint iteration file of every job"),
     "nvrx_cycle_dir": Option(kind="path", sentence="cycle information folder of every job"),
 }  # fmt: skip
+USUAL_EVERY = {Source.PROMETHEUS: 60.0, Source.KERNEL_LOG: 15.0, Source.LOKI: 30.0}  # seconds between two questions
 NEEDS = {"prometheus": "prometheus_url", "loki": "loki_url"}
 MOST = 2000  # characters of a value
 PLACES = ("$nodes", "$jobs")  # one of them stands in each query of Prometheus
@@ -83,6 +84,11 @@ def active(sources: Mapping[str, str]) -> tuple[Source, ...]:
         Source.PROMETHEUS: "prometheus_url", Source.KERNEL_LOG: "kernel_log", Source.LOKI: "loki_url",
     }  # fmt: skip
     return tuple(source for source, option in asked.items() if sources.get(option))
+
+
+def every_s(sources: Mapping[str, str], source: Source) -> float:
+    """Seconds between two questions to it, as the cluster has it."""
+    return float(sources.get(f"{source.value}_every_s") or USUAL_EVERY[source])
 
 
 def _why_not(name: str, option: Option, value: str) -> str:

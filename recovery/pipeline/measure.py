@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from recovery.core.source_options import Source, active
+from recovery.core.source_options import Source, active, every_s
 from recovery.models import Cluster, PushBatch, Reading, SourceHealth
 from recovery.pipeline import kernel_events, measure_gpus, push
 from recovery.pipeline.leasing import Clock, with_lease
 from recovery.sources.http_get import Trouble
 
 KEPT = timedelta(days=14)  # readings are for what runs and for what ended lately
-USUAL_EVERY = {Source.PROMETHEUS: 60.0, Source.KERNEL_LOG: 15.0, Source.LOKI: 30.0}
 SLOWER = 4.0  # times as long between two tries of what failed, at most five minutes
 LONGEST = timedelta(minutes=5)
 
@@ -65,7 +64,7 @@ def measure_source(pk: int, *, clock: Clock) -> None:
 def _ask(row: SourceHealth, cluster: Cluster, *, now: datetime) -> timedelta:
     """Until the next look."""
     source = Source(row.source)
-    every = timedelta(seconds=float(cluster.sources.get(f"{source.value}_every_s") or USUAL_EVERY[source]))
+    every = timedelta(seconds=every_s(cluster.sources, source))
     try:
         told = _READERS[source](cluster, row, now)
     except Trouble as trouble:

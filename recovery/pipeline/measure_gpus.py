@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Avg, Count, Exists, Max, OuterRef, Q
 
 from recovery.core.kernel import KernelLine
-from recovery.core.source_options import Source
+from recovery.core.source_options import Source, every_s
 from recovery.core.types import GpuFacts, JobState
 from recovery.models import Attempt, Cluster, Reading
 from recovery.pipeline import kernel_events
@@ -22,6 +22,7 @@ from recovery.sources.prometheus import Measured
 
 LATELY = timedelta(minutes=3)  # the newest round of questions, or two
 STEADY = timedelta(minutes=10)  # what waits for all of them does not merely pause
+LEAST_ROUNDS, LEAST_SHARE = 3, 2 / 3  # of the rounds that belong into them: with fewer, a pause fits between two
 USUAL, EARLIER = timedelta(hours=2), timedelta(minutes=10)  # between the two lies what is usual
 MOST_XIDS = 50
 OLD_SAMPLES = timedelta(minutes=1)  # between two scrapes Prometheus answers with the sample of the one before
@@ -93,23 +94,40 @@ def _event(xid: Reading, in_vain: datetime) -> KernelLine:
 
 
 def gpu_facts(attempt: Attempt, *, now: datetime) -> GpuFacts | None:
-    """What detectors may know of the attempt's GPUs; three queries, and none where the cluster names no Prometheus."""
+    """What detectors may know of the attempt's GPUs; four queries, and none where the cluster names no Prometheus."""
     if not attempt.job.cluster.sources.get("prometheus_url"):
         return None
     rows = Reading.objects.filter(attempt=attempt, name__in=("utilisation", "power"), at__gte=now - USUAL)
-    lately, steady = Q(at__gte=now - LATELY), Q(at__gte=now - STEADY)
+    lately = Q(at__gte=now - LATELY)
     told = rows.aggregate(
         newest=Max("at"),
         nodes=Count("node", filter=lately, distinct=True),
         utilisation=Avg("value", filter=lately & Q(name="utilisation")),
         power_w=Avg("value", filter=lately & Q(name="power")),
-        most_utilisation=Max("value", filter=steady & Q(name="utilisation")),
-        most_power_w=Max("value", filter=steady & Q(name="power")),
     )
     newest = told.pop("newest")
     if newest is None:
         return None
-    return GpuFacts(at=newest, **told, usual_power_w=_usual_power(attempt, now=now), xids=_new_xids(attempt))
+    most = _most(attempt, now=now)
+    return GpuFacts(
+        at=newest, **told, most_utilisation=most.get("utilisation"), most_power_w=most.get("power"),
+        usual_power_w=_usual_power(attempt, now=now), xids=_new_xids(attempt),
+    )  # fmt: skip
+
+
+def _most(attempt: Attempt, *, now: datetime) -> dict[str, float]:
+    """The highest of each measure in the last ten minutes, where the readings of every measured node cover them."""
+    rounds = STEADY.total_seconds() / every_s(attempt.job.cluster.sources, Source.PROMETHEUS)
+    enough = max(LEAST_ROUNDS, LEAST_SHARE * rounds)
+    nodes = Reading.objects.filter(attempt=attempt, name__in=("utilisation", "power"), at__gte=now - STEADY)
+    told = nodes.order_by().values_list("name", "node").annotate(Count("at"), Max("value"))
+    most: dict[str, list[float]] = defaultdict(list)
+    scanty = set()
+    for name, _, count, value in told:
+        most[name].append(value)
+        if count < enough:
+            scanty.add(name)
+    return {name: max(values) for name, values in most.items() if name not in scanty}
 
 
 def _usual_power(attempt: Attempt, *, now: datetime) -> float | None:

@@ -65,6 +65,38 @@ def test_gpus_that_only_wait_make_it_a_hang_sooner() -> None:
     assert "20 m is the limit, as its GPUs only wait (45 m if nothing else told of it)" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("spans", "every_s"),
+    [
+        pytest.param([(60, 0)], "60", id="one reading after a gap"),
+        pytest.param([(600, 480), (180, 0)], "60", id="five minutes of none in the middle"),
+        pytest.param([(300, 0)], "60", id="half of them"),
+        pytest.param([(600, 540), (300, 240)], "300", id="all that are asked for, five minutes apart"),
+    ],
+)
+def test_gpus_that_wait_in_too_few_readings_tell_nothing(spans: list[tuple[int, int]], every_s: str) -> None:
+    attempt, now = silent(1300), timezone.now()
+    sources = attempt.job.cluster.sources = MEASURED | {"prometheus_every_s": every_s}
+    Cluster.objects.filter(pk=attempt.job.cluster_id).update(sources=sources)
+    measured(attempt, 3600, 1300, USUAL_W)
+    for begin, end in spans:
+        measured(attempt, begin - 1, end - 1, SPINS_W)
+    gpu = gpu_facts(attempt, now=now)
+    assert gpu is not None
+    assert gpu.most_power_w is None
+    assert judged(attempt, now) is None
+
+
+def test_a_node_with_few_readings_keeps_the_others_from_speaking_for_it() -> None:
+    attempt, now = silent(1300), timezone.now()
+    measured(attempt, 600, 0, SPINS_W)
+    kept = Reading.objects.filter(attempt=attempt, node="n2").latest("at")
+    Reading.objects.filter(attempt=attempt, node="n2", at__lt=kept.at).delete()
+    gpu = gpu_facts(attempt, now=now)
+    assert gpu is not None
+    assert (gpu.nodes, gpu.most_power_w) == (2, None)
+
+
 def test_gpus_that_compute_make_it_a_hang_later() -> None:
     attempt, now = silent(2800), timezone.now()
     measured(attempt, 5000, 0, USUAL_W)
