@@ -5,6 +5,9 @@
     python -m recovery.demo.lab crash-node /tmp/lab n2
     python -m recovery.demo.lab wipe /tmp/lab
 
+The Slurm is the host's own, or the one that is installed in the folder RECOVERY_LAB_SLURM (bin, sbin and lib/slurm
+below it): a release that no package has, say. Set it for each of these commands, and for tests.
+
 Every daemon records itself in the folder before it becomes one (run/NAME.pid: pid and start time), so a later `up`,
 `down` or `wipe` finds it however the one that started it ended. Nothing outside the folder is written.
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import fcntl
+import shlex
 import shutil
 import sys
 import time
@@ -78,6 +82,12 @@ class SlurmLab:
     @property
     def conf(self) -> Path:
         return self._services.conf
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What the back end `cli` is told of this lab."""
+        own = lab_host.own_slurm()
+        return {"slurm_conf": str(self.conf), **({"bin_dir": f"{own}/bin"} if own else {})}
 
     @property
     def rest_urls(self) -> tuple[str, str]:
@@ -282,7 +292,7 @@ COMMANDS: dict[str, Callable[[SlurmLab], None]] = {
     "down": SlurmLab.down,
     "wipe": SlurmLab.wipe,
     "status": lambda lab: print("\n".join(lab.status())),
-    "env": lambda lab: print(f"export SLURM_CONF={lab.conf}"),
+    "env": lambda lab: print(_exports(lab)),
     "kill-controller": SlurmLab.kill_controller,
     "start-controller": SlurmLab.start_controller,
     "kill-accounting": SlurmLab.kill_accounting,
@@ -334,6 +344,11 @@ def _lab_for_up(folder: Path, asked: dict[str, Any]) -> SlurmLab:
         print(f"The lab in {folder} is up: {', '.join(_said(lab.spec, name) for name in OPTIONS)}; it stays as it is")
     lab.spec = wanted
     return lab
+
+
+def _exports(lab: SlurmLab) -> str:
+    path = f" PATH={shlex.quote(lab.env['PATH'])}" if lab_host.own_slurm() else ""
+    return f"export SLURM_CONF={lab.conf}{path}"
 
 
 def _said(spec: LabSpec, name: str) -> str:

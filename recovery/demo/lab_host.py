@@ -13,16 +13,30 @@ from pathlib import Path
 from recovery.demo.lab_conf import PORTS, LabError, LabSpec
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OWN_SLURM = "RECOVERY_LAB_SLURM"  # in the environment: where another Slurm is installed (bin, sbin, lib/slurm below it)
 _PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
 _ACCOUNTING_PROGRAMS = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server", "mariadb-install-db": "mariadb-server"}
+_NEVER_SLURMS = frozenset({"munged", *_ACCOUNTING_PROGRAMS}) - {"slurmdbd"}
 _MYSQL_PLUGIN = "accounting_storage_mysql.so"
 _JWT_PLUGIN = "auth_jwt.so"
 
 
+def own_slurm() -> Path | None:
+    """The Slurm that labs are made of instead of the host's; None: the host's."""
+    named = os.environ.get(OWN_SLURM)
+    return Path(named).absolute() if named else None
+
+
+def search_path() -> str:
+    """Where a lab's programs are looked for."""
+    own = own_slurm()
+    return f"{own}/sbin:{own}/bin:{SEARCH_PATH}" if own else SEARCH_PATH
+
+
 def missing_packages(*, accounting: bool, rest: bool = False) -> list[str]:
-    """The Debian packages that a lab would still need here; empty: it can start."""
+    """The Debian packages that a lab would still need here, by what they hold; empty: it can start."""
     programs = _PROGRAMS | (_ACCOUNTING_PROGRAMS if accounting else {}) | ({"slurmrestd": "slurmrestd"} if rest else {})
-    missing = {package for program, package in programs.items() if not shutil.which(program, path=SEARCH_PATH)}
+    missing = {package for program, package in programs.items() if not _has(program)}
     if accounting and not _has_plugin(_MYSQL_PLUGIN):
         missing.add("slurm-wlm-mysql-plugin")
     if rest and not _has_plugin(_JWT_PLUGIN):
@@ -30,8 +44,17 @@ def missing_packages(*, accounting: bool, rest: bool = False) -> list[str]:
     return sorted(missing)
 
 
+def _has(program: str) -> bool:
+    """Two releases of Slurm are never mixed: what another one lacks is not looked for among the host's."""
+    own = own_slurm()
+    path = f"{own}/sbin:{own}/bin" if own and program not in _NEVER_SLURMS else SEARCH_PATH
+    return shutil.which(program, path=path) is not None
+
+
 def _has_plugin(name: str) -> bool:
-    folders = [Path("/usr/lib/slurm"), Path("/usr/lib64/slurm"), *Path("/usr/lib").glob("*/slurm-wlm")]
+    own = own_slurm()
+    hosts = [Path("/usr/lib/slurm"), Path("/usr/lib64/slurm"), *Path("/usr/lib").glob("*/slurm-wlm")]
+    folders = [own / "lib" / "slurm", own / "lib64" / "slurm"] if own else hosts
     return any((folder / name).exists() for folder in folders)
 
 
@@ -40,6 +63,8 @@ def why_impossible(*, accounting: bool, rest: bool = False) -> str:
     if not Path("/proc/self/stat").exists():
         return "A lab needs Linux: it tells its processes apart by /proc."
     missing = missing_packages(accounting=accounting, rest=rest)
+    if missing and (own := own_slurm()):
+        return f"{OWN_SLURM} names {own}, and not all is there that these Debian packages hold: {', '.join(missing)}"
     if missing:
         return f"Debian packages are missing: apt-get install --no-install-recommends {' '.join(missing)}"
     if os.geteuid() != 0:

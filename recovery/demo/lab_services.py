@@ -12,7 +12,7 @@ from pathlib import Path
 
 from recovery.demo.lab_conf import LabError, LabSpec
 from recovery.demo.lab_daemons import Daemons
-from recovery.demo.lab_host import SEARCH_PATH
+from recovery.demo.lab_host import search_path
 from recovery.demo.processes import wait_until
 
 
@@ -31,7 +31,7 @@ class LabServices:
     def env(self) -> dict[str, str]:
         """The environment of the lab's daemons and of every Slurm command that is to reach it."""
         inherited = {name: os.environ[name] for name in ("HOME", "LD_LIBRARY_PATH") if name in os.environ}
-        return inherited | {"PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8", "SLURM_CONF": str(self.conf)}
+        return inherited | {"PATH": search_path(), "LC_ALL": "C.UTF-8", "SLURM_CONF": str(self.conf)}
 
     @property
     def rest_socket(self) -> Path:

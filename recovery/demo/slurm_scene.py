@@ -66,7 +66,7 @@ class RealSlurm:
         self._began = time.monotonic()
         say(f"Slurm {lab.run('sinfo', '--version').split()[-1]} with {NODES} nodes in {lab.root}")
         say(f"{len(submitted)} jobs submitted")
-        return Stage(name="lab", backend="cli", options={"slurm_conf": str(lab.conf)}, hint=hint_of(lab.root))
+        return Stage(name="lab", backend="cli", options=lab.options, hint=hint_of(lab.root))
 
     def go_on(self) -> None:
         """The power cut, and the node's return."""

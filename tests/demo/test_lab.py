@@ -99,6 +99,35 @@ def test_missing_packages_are_named_with_the_command(monkeypatch: pytest.MonkeyP
     assert {"mariadb-server", "slurm-wlm-mysql-plugin", "slurmdbd"} <= set(reason.split())
 
 
+@pytest.fixture
+def own_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another Slurm than the host's, without accounting and slurmrestd."""
+    for name in ("sbin/slurmctld", "sbin/slurmd", "bin/sbatch", "bin/scontrol", "lib/slurm/auth_munge.so"):
+        file = tmp_path / "slurm" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("#!/bin/sh\necho slurm 23.02.8\n")
+        file.chmod(0o755)
+    monkeypatch.setenv(lab_host.OWN_SLURM, str(tmp_path / "slurm"))
+    return tmp_path / "slurm"
+
+
+@pytest.mark.skipif(not shutil.which("munged", path=lab_host.SEARCH_PATH), reason="munge is not installed")
+def test_a_lab_can_be_made_of_another_slurm_and_never_of_two(
+    own_slurm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = SlurmLab(tmp_path / "lab", base_port=20_000)
+    assert lab.run("slurmctld", "-V") == "slurm 23.02.8\n"
+    assert lab.options == {"slurm_conf": str(lab.conf), "bin_dir": f"{own_slurm}/bin"}
+    assert lab_host.missing_packages(accounting=False) == []
+    assert lab_host.missing_packages(accounting=False, rest=True) == ["slurm-wlm-jwt-plugin", "slurmrestd"]
+    assert {"slurmdbd", "slurm-wlm-mysql-plugin"} <= set(lab_host.missing_packages(accounting=True))
+    assert str(own_slurm) in lab_host.why_impossible(accounting=False, rest=True)
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "lab.json").write_text(lab.spec.to_json())
+    main(["env", str(tmp_path / "lab")])
+    assert capsys.readouterr().out.startswith(f"export SLURM_CONF={lab.conf} PATH={own_slurm}/sbin:{own_slurm}/bin:")
+
+
 def test_whoever_is_not_root_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab_host, "missing_packages", lambda **parts: [])
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

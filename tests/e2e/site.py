@@ -93,7 +93,7 @@ class Site:
         Cluster.objects.create(
             name="lab",
             backend="cli",
-            options={"slurm_conf": str(self.lab.conf), "bin_dir": bin_dir},
+            options=self.lab.options | ({"bin_dir": bin_dir} if bin_dir else {}),
             poll_interval_s=1,
             next_look_at=datetime.now(UTC),
         )

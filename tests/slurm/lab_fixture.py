@@ -1,8 +1,9 @@
 """One real Slurm for the whole test session: four nodes with eight counted GPUs each, on two switches, with accounting
 where it can be.
 
-RECOVERY_TEST_PORT gives it a fixed base port; otherwise it looks for a free range. After RECOVERY_TEST_SLURMD_TIMEOUT_S
-(3) a silent node is lost. A session that was killed leaves its lab behind: the next one ends it.
+RECOVERY_LAB_SLURM makes it of another Slurm than the host's (recovery/demo/lab.py). RECOVERY_TEST_PORT gives it a fixed
+base port; otherwise it looks for a free range. After RECOVERY_TEST_SLURMD_TIMEOUT_S (3) a silent node is lost. A
+session that was killed leaves its lab behind: the next one ends it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def slurm_lab() -> Iterator[SlurmLab]:
 @pytest.fixture
 def slurm_client(slurm_lab: SlurmLab) -> CliClient:
     """The product's own client on the lab."""
-    return CliClient(slurm_conf=str(slurm_lab.conf), bin_dir="", timeout_s=20)
+    return CliClient(**slurm_lab.options, timeout_s=20)
 
 
 def end_abandoned_labs() -> None:

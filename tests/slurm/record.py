@@ -36,8 +36,9 @@ COLUMNS = """
     JobIDRaw JobID State Submit Eligible Start End ExitCode NodeList NNodes AllocTRES ReqTRES TimelimitRaw User UID
     Account Partition QOS Reservation Constraints JobName Comment WorkDir StdOut StdErr
 """.split()  # noqa: SIM905 - a table
+OWN_SLURM, HOSTS_PATH = os.environ.get("RECOVERY_LAB_SLURM"), "/usr/bin:/bin:/usr/sbin"
 ENV = {
-    "PATH": "/usr/bin:/bin:/usr/sbin",
+    "PATH": f"{OWN_SLURM}/bin:{HOSTS_PATH}" if OWN_SLURM else HOSTS_PATH,
     "LC_ALL": "C",
     "TZ": "UTC",
     "SLURM_TIME_FORMAT": "standard",

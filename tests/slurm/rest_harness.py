@@ -29,11 +29,11 @@ def local_options(lab: SlurmLab) -> dict[str, str]:
 
 def jwt_options(lab: SlurmLab) -> dict[str, str]:
     """As Slinky is reached: http to a port, a token of `scontrol token`, nothing else."""
-    return {"url": lab.rest_urls[1], "slurm_conf": str(lab.conf)}
+    return {"url": lab.rest_urls[1], **lab.options}
 
 
 def together_options(lab: SlurmLab) -> dict[str, str]:
-    return local_options(lab) | {"acts_by": "cli", "slurm_conf": str(lab.conf)}
+    return local_options(lab) | {"acts_by": "cli", **lab.options}
 
 
 def client(options: Mapping[str, str]) -> SlurmClient:

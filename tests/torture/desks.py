@@ -80,7 +80,7 @@ class LabDesk:
         self.client: Any = OwnJobs(CliClient(slurm_conf=str(lab.conf), timeout_s=5), folder.name)
         if not Cluster.objects.exists():
             Cluster.objects.create(
-                name="lab", backend="cli", options={"slurm_conf": str(lab.conf)}, poll_interval_s=0.5,
+                name="lab", backend="cli", options=lab.options, poll_interval_s=0.5,
                 next_look_at=self.now,
             )  # fmt: skip
 
