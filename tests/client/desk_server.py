@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -49,7 +51,8 @@ class Desk:
 
 
 @contextmanager
-def running_desk() -> Iterator[Desk]:
+def running_desk(certificate: tuple[Path, Path] | None = None) -> Iterator[Desk]:
+    """certificate: it and its key, for HTTPS."""
     desk = Desk()
 
     class Handler(BaseHTTPRequestHandler):
@@ -70,9 +73,13 @@ def running_desk() -> Iterator[Desk]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
-    desk.url = f"http://127.0.0.1:{server.server_address[1]}"
+    desk.url = f"http{'s' if certificate else ''}://127.0.0.1:{server.server_address[1]}"
     try:
         yield desk
     finally:
