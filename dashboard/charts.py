@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 
 from dashboard import wording
 from dashboard.reads.chart_data import AttemptData, RunData
+from recovery.core.blindness import UNKNOWN_FORMAT
 from recovery.core.types import CheckpointState, FindingKind
 
 # The tokens of static/css/desk.css, which a figure can't read; a test holds the two together.
@@ -59,6 +60,21 @@ def headline(data: RunData) -> str:
         restarts = "a restart" if len(lost) == 1 else f"{len(lost)} restarts"
         return f"Step {wording.steps(data.last_step)} after {attempts}; {restarts} repeated {_steps(sum(lost))}."
     return f"Step {wording.steps(data.last_step)} after {attempts}; no step was repeated."
+
+
+def nothing_to_draw(data: RunData) -> str:
+    """Why a chart would be empty: what was looked for and what would have to be there; "" where it is not."""
+    if not data.empty:
+        return ""
+    if (newest := data.newest) is None:
+        return "No attempt had started in this time: there was no step to read."
+    if newest.last_step is not None:
+        return f"No step of this time is stored. The last of this attempt is step {wording.steps(newest.last_step)}."
+    if newest.blind_reason:
+        return f"No step was read in this time. {newest.blind_reason} {newest.blind_remedy}"
+    files = ", ".join(f"{file.path} ({wording.plural(file.line, 'line')} read)" for file in data.looked_in)
+    looked = f"Lines with progress were looked for in {files}." if files else "No log of it was read."
+    return f"No step was read in this time. {looked} {UNKNOWN_FORMAT}"
 
 
 def _steps(number: int) -> str:

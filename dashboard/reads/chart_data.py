@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 
 from recovery import selectors
 from recovery.core.types import TERMINAL_STATES, JobState
-from recovery.models import Attempt, Checkpoint, Incident, Job, Run, Sample
+from recovery.models import Attempt, Checkpoint, Incident, Job, LogFile, Run, Sample
 from recovery.selectors import NotFound
 
 TABLE_ROWS = 40  # of the table beside the chart
+FILES = 3  # of those that were looked into in vain
 LEAST_WIDTH, WIDTH, MOST_WIDTH = 240, 1000, 4000  # pixels
 # shown on each side of an incident: as long as it lasted, within these
 LEAST_AROUND, AROUND = timedelta(minutes=5), timedelta(minutes=30)
@@ -50,6 +51,17 @@ class RunData:
     incidents: tuple[Incident, ...]  # oldest first
     start: datetime
     end: datetime
+    looked_in: tuple[LogFile, ...] = ()  # by the newest attempt of this time; told where there is nothing to draw
+
+    @property
+    def empty(self) -> bool:
+        """Nothing has a step: neither progress nor a checkpoint."""
+        return not self.samples and not self.checkpoints
+
+    @property
+    def newest(self) -> Attempt | None:
+        """The newest attempt that began in this time or before."""
+        return _begun([data.attempt for data in self.attempts], self.end)
 
     @property
     def moments(self) -> tuple[Moment, ...]:
@@ -89,7 +101,8 @@ def of_job(pk: int, *, width: int, incident_id: int | None, now: datetime) -> Ru
 
 
 def read(run: Run, *, job: Job | None, width: int, now: datetime, incident_id: int | None = None) -> RunData:
-    """As many samples as there are pixels, whatever the length of the run; four queries and those of the thinning."""
+    """As many samples as there are pixels, whatever the length of the run; four queries and those of the thinning,
+    and one more where there is nothing to draw."""
     attempts = list(_attempts(run, job))
     incidents = list(Incident.objects.filter(attempt__in=[a.pk for a in attempts]).order_by("detected_at"))
     around = next((incident for incident in incidents if incident.pk == incident_id), None)
@@ -97,16 +110,25 @@ def read(run: Run, *, job: Job | None, width: int, now: datetime, incident_id: i
         raise NotFound(f"Incident {incident_id} is not one of this run.")
     start, end = _window(attempts, around, now=now)
     samples = _samples(run, width=width, start=start, end=end)
-    checkpoints = selectors.checkpoints(run_id=run.pk).filter(first_seen_at__gte=start, first_seen_at__lte=end)
+    checkpoints = tuple(selectors.checkpoints(run_id=run.pk).filter(first_seen_at__gte=start, first_seen_at__lte=end))
     return RunData(
         run=run,
         job=job,
         attempts=tuple(AttemptData(attempt=a, samples=tuple(samples[a.pk])) for a in attempts),
-        checkpoints=tuple(checkpoints),
+        checkpoints=checkpoints,
         incidents=tuple(incidents),
         start=start,
         end=end,
+        looked_in=() if any(samples.values()) or checkpoints else _looked_in(_begun(attempts, end)),
     )
+
+
+def _begun(attempts: list[Attempt], end: datetime) -> Attempt | None:
+    return next((a for a in reversed(attempts) if a.started_at is not None and a.started_at <= end), None)
+
+
+def _looked_in(attempt: Attempt | None) -> tuple[LogFile, ...]:
+    return tuple(LogFile.objects.filter(attempt=attempt).order_by("-line", "pk")[:FILES]) if attempt else ()
 
 
 def _attempts(run: Run, job: Job | None) -> list[Attempt]:

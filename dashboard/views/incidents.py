@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -9,10 +10,11 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from dashboard import charts
 from dashboard.forms import CloseForm
-from dashboard.page import DeskRequest, chosen_cluster, page, respond
+from dashboard.page import DeskRequest, chosen_cluster, is_part, page, respond
 from dashboard.propose_form import ProposeForm
-from dashboard.reads import cases
+from dashboard.reads import cases, chart_data
 from dashboard.reads.approval import Needed, needed_for
 from dashboard.reads.evidence import Surroundings, surroundings_of
 from dashboard.reads.fleet import grouped
@@ -68,7 +70,17 @@ def incident(request: DeskRequest, pk: int) -> HttpResponse:
         if shown == context["decide_version"]:
             return HttpResponse(status=204)  # nothing changed: what the reader is typing stays
         context["changed"] = True
+    if not is_part(request, PARTS):
+        context["chart_empty"] = _chart_empty(context["incident"], now=request.now)
     return respond(request, "incident", PARTS, context)
+
+
+def _chart_empty(incident: Incident, *, now: datetime) -> str:
+    """Known before the chart is asked for, so that nothing moves; where steps were read, the chart itself tells."""
+    if incident.attempt.last_step is not None:
+        return ""
+    around = chart_data.of_run(incident.run_id, width=chart_data.LEAST_WIDTH, incident_id=incident.pk, now=now)
+    return charts.nothing_to_draw(around)
 
 
 def incident_context(request: DeskRequest, pk: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django.core.paginator import Paginator
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.views.decorators.http import require_GET
 
 from dashboard import charts
@@ -55,7 +55,7 @@ def _page(request: DeskRequest, read: Callable[[], reads.RunPage]) -> HttpRespon
         context["ledger"] = run_report(run_id=found.run.pk, now=request.now)
     if not is_part(request, PARTS):  # no part shows samples, and a long run has many
         data = chart_data.read(found.run, job=found.job, width=chart_data.TABLE_ROWS, now=request.now)
-        context |= {"title": charts.headline(data), "chart": data}
+        context |= {"title": charts.headline(data), "chart": data, "chart_empty": charts.nothing_to_draw(data)}
         context["phases"] = attempt_phases(found.newest, now=request.now) if found.newest is not None else None
     return respond(request, "run", PARTS, context)
 
@@ -63,7 +63,10 @@ def _page(request: DeskRequest, read: Callable[[], reads.RunPage]) -> HttpRespon
 @require_GET
 @page(of=Run)
 def run_chart(request: DeskRequest, pk: int) -> HttpResponse:
-    """The figure as plotly.js draws it. `width` in pixels, `theme` light or dark, `incident` for the time around it."""
+    """The figure as plotly.js draws it, or {"empty": why there is none}.
+
+    `width` in pixels, `theme` light or dark, `incident` for the time around it.
+    """
     found = _or_404(lambda: chart_data.of_run(pk, **_wishes(request)))
     return _figure(request, found)
 
@@ -85,6 +88,8 @@ def _wishes(request: DeskRequest) -> dict[str, Any]:
 
 
 def _figure(request: DeskRequest, data: chart_data.RunData) -> HttpResponse:
+    if why := charts.nothing_to_draw(data):
+        return JsonResponse({"empty": why})
     theme = "dark" if request.GET.get("theme") == "dark" else "light"
     figure = charts.run_figure(data, theme=theme, width=chart_data.width_of(request.GET.get("width", "")))
     return HttpResponse(figure.to_json(), content_type="application/json")

@@ -35,6 +35,7 @@
       box.append(wait);
     }
     wait.textContent = text;
+    box.setAttribute("role", "group"); // what is in an img is not read out
   }
 
   async function draw(box) {
@@ -51,7 +52,14 @@
       url.searchParams.set("theme", theme());
       const answer = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin" });
       if (!answer.ok) throw new Error("the server answered " + answer.status);
-      const figure = inZone(await answer.json());
+      const told = await answer.json();
+      if (told.empty) {
+        if (box.dataset.state === "drawn") Plotly.purge(box);
+        box.dataset.state = "empty";
+        say(box, told.empty);
+        return;
+      }
+      const figure = inZone(told);
       const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
       figure.layout.xaxis.title = { text: "time (" + zone + ")", font: { size: 11 }, standoff: 2 };
       figure.layout.uirevision = "kept"; // a zoom stays when fresh data comes
@@ -59,12 +67,14 @@
       const rows = Math.ceil((entries * 150) / (width - 80)); // so many lines the legend takes
       figure.layout.margin.b = 56 + 20 * rows;
       if (width < 560) figure.layout.xaxis.title.text = ""; // the dates below the hours take its place
+      if (box.dataset.state !== "drawn") box.dataset.state = "loading"; // the height is that of a chart again
       figure.layout.width = width;
       figure.layout.height = box.clientHeight;
       const old = box.querySelector(":scope > .wait");
       if (old) old.remove();
       await Plotly.react(box, figure.data, figure.layout, { displayModeBar: false, displaylogo: false, scrollZoom: false, doubleClick: "reset" });
       box.dataset.state = "drawn";
+      box.setAttribute("role", "img");
     } catch (error) {
       box.dataset.state = box.dataset.state === "drawn" ? "drawn" : "failed";
       if (box.dataset.state === "failed") say(box, "The chart could not be drawn: " + error.message + ". The figures are in the table.");

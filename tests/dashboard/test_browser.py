@@ -128,9 +128,9 @@ def numbers(transactional_db: None) -> dict[str, int]:
 
 
 def drawn(page: Page) -> None:
-    """Wait until the page's chart, if it has one, is there."""
+    """Wait until the page's chart, if it has one, is there, or says why there is none."""
     if page.locator("[data-chart]").count():
-        expect(page.locator("[data-chart]")).to_have_attribute("data-state", "drawn")
+        expect(page.locator("[data-chart]")).to_have_attribute("data-state", re.compile("drawn|empty"))
 
 
 def barriers(page: Page) -> list[str]:
@@ -241,6 +241,25 @@ def test_a_chart_that_can_not_be_had_says_so_and_names_the_table(
     page.route("**/chart.json*", lambda route: route.fulfill(status=500, body=""))
     page.goto(f"/runs/{numbers['run']}/")
     expect(page.locator(".chart .wait")).to_contain_text("The figures are in the table.")
+
+
+@pytest.mark.parametrize("last_step", [None, 40])
+def test_a_chart_without_a_step_is_a_short_text_until_there_is_one(
+    last_step: int | None, visit: Visitor, viewer: User
+) -> None:
+    attempt = make_attempt(started_at=ago(900), first_step=None, last_step=last_step)
+    incident = make_incident(attempt=attempt)
+    page = visit(viewer)
+    page.goto(f"/incidents/{incident.pk}/")
+    chart = page.get_by_role("group", name="Steps over time")
+    expect(chart).to_contain_text("No step")
+    assert chart.evaluate("e => e.clientHeight") < 100
+    make_samples(attempt=attempt, count=20, last_at=ago(10))
+    page.set_viewport_size({"width": 1300, "height": 900})  # what makes it ask again
+    chart = page.get_by_role("img", name="Steps over time")
+    expect(chart.locator(".scatterlayer .trace").first).to_be_visible()
+    assert chart.evaluate("e => e.clientHeight") == 400
+    expect(chart).not_to_contain_text("No step")
 
 
 def test_durations_read_the_same_in_the_browser_as_from_the_server(visit: Visitor, viewer: User) -> None:

@@ -14,12 +14,14 @@ from dashboard.reads import chart_data
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import CheckpointState, JobState
 from recovery.models import Attempt, Run
+from tests.dashboard.conftest import text_of
 from tests.factories import (
     ago,
     make_attempt,
     make_checkpoint,
     make_incident,
     make_job,
+    make_log_file,
     make_run,
     make_samples,
 )
@@ -185,6 +187,33 @@ def test_a_run_without_attempts_or_steps_draws_an_empty_chart() -> None:
     assert drawn(empty)["data"] == []
     queued = make_attempt(state=JobState.PENDING, started_at=None, first_step=None, last_step=None)
     assert charts.headline(data_of(queued.job.run)) == "No step was seen yet."
+
+
+def test_a_chart_without_a_step_says_what_was_looked_for(as_viewer: Client) -> None:
+    attempt = make_attempt(started_at=ago(900), first_step=None, last_step=None)
+    incident, run = make_incident(attempt=attempt), attempt.job.run
+    make_log_file(attempt=attempt, path="/logs/llama.out", line=412)
+    said = "Lines with progress were looked for in /logs/llama.out (412 lines read). Print progress in a known format"
+    told = as_viewer.get(f"/runs/{run.pk}/chart.json?incident={incident.pk}").json()
+    assert list(told) == ["empty"]
+    assert f"No step was read in this time. {said}" in told["empty"]
+    for page in (f"/incidents/{incident.pk}/", f"/runs/{run.pk}/", f"/jobs/{attempt.job_id}/"):
+        text = text_of(as_viewer.get(page))
+        assert 'data-state="empty" role="group"' in text, page
+        assert said in text
+    Attempt.objects.filter(pk=attempt.pk).update(blind_reason="The log can't be read.", blind_remedy="Let us read it.")
+    assert (
+        charts.nothing_to_draw(data_of(run)) == "No step was read in this time. The log can't be read. Let us read it."
+    )
+
+
+def test_a_chart_without_a_step_tells_those_that_are_elsewhere() -> None:
+    attempt = make_attempt(started_at=ago(900), last_step=1840)
+    assert "The last of this attempt is step 1\u202f840." in charts.nothing_to_draw(data_of(attempt.job.run))
+    queued = make_attempt(state=JobState.PENDING, started_at=None)
+    assert "No attempt had started" in charts.nothing_to_draw(data_of(queued.job.run))
+    make_checkpoint(run=attempt.job.run, step=20, first_seen_at=ago(300))
+    assert charts.nothing_to_draw(data_of(attempt.job.run)) == ""
 
 
 def test_the_title_says_what_to_see(run: Run) -> None:
