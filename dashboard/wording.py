@@ -34,12 +34,7 @@ def plural(number: int, one: str, many: str = "") -> str:
 
 def gpu_hours(hours: float | None) -> str:
     """One decimal: "12.4 GPU-hours", "below 0.1 GPU-hours"."""
-    return "unknown" if hours is None else f"{_one_decimal(hours)} GPU-hours"
-
-
-def _one_decimal(number: float) -> str:
-    """What is there never reads as nothing."""
-    return "below 0.1" if 0 < number < 0.05 else f"{number:,.1f}".replace(",", THIN)
+    return "unknown" if hours is None else f"{speech.tenths(hours)} GPU-hours"
 
 
 def cost_of_waiting(idle: int, *, counts_gpus: bool) -> str:
@@ -47,7 +42,7 @@ def cost_of_waiting(idle: int, *, counts_gpus: bool) -> str:
     if idle <= 0:
         return "No GPU stands idle for it." if counts_gpus else "No node stands idle for it."
     noun, unit = ("GPU", "GPU-hours") if counts_gpus else ("node", "node-hours")
-    return f"{plural(idle, noun)} idle: {_one_decimal(idle / 60)} {unit} a minute."
+    return f"{plural(idle, noun)} idle: {speech.tenths(idle / 60)} {unit} a minute."
 
 
 def size(number: int | None) -> str:

@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from dashboard import ledger_pictures, wording
+from recovery.core import speech
 from recovery.core.ledger.figures import HOUR
 from recovery.core.ledger.spans import to_datetime
 from recovery.core.ledger.summary import SECOND
@@ -35,22 +36,18 @@ def of(seconds: Mapping[Any, float], category: Any) -> float:
 
 @register.filter
 def hours(value: float | None) -> str:
-    """A number of GPU-hours for a column that says so: one decimal, digits in groups."""
-    return "unknown" if value is None else f"{value:,.1f}".replace(",", wording.THIN)
+    """A number of GPU-hours for a column that says so."""
+    return "unknown" if value is None else speech.tenths(value)
 
 
 @register.filter
 def rate(value: float | None) -> str:
-    """Two digits that count: 0.42, 3.1, 12."""
-    return (
-        "unknown"
-        if value is None
-        else f"{value:.2f}"
-        if value < 1
-        else f"{value:.1f}"
-        if value < 10
-        else f"{value:,.0f}".replace(",", wording.THIN)
-    )
+    """Two digits that count: 0.42, 3.1, 12; what is there never reads as nothing."""
+    if value is None:
+        return "unknown"
+    if 0 < value < 0.005:
+        return "below 0.01"
+    return f"{value:,.{2 if value < 1 else 1 if value < 10 else 0}f}".replace(",", wording.THIN)
 
 
 @register.filter

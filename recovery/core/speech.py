@@ -32,6 +32,11 @@ def steps(number: int | None) -> str:
     return f"{number:,}".replace(",", "\u202f")  # narrow, and no line breaks in it
 
 
+def tenths(number: float) -> str:
+    """An amount with one decimal: "12.4", "1 204.0"; "below 0.1" where it is little, and not nothing."""
+    return "below 0.1" if 0 < number < 0.05 else f"{number:,.1f}".replace(",", "\u202f")
+
+
 def listed(names: Iterable[str]) -> str:
     """ "gpu-01", "gpu-01 and gpu-02", "gpu-01, gpu-02 and 3 others"."""
     items = list(names)

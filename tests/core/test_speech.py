@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.core.speech import duration, listed, steps
+from recovery.core.speech import duration, listed, steps, tenths
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,12 @@ def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
 @given(st.floats(min_value=0, max_value=1e9))
 def test_every_duration_is_said(seconds: float) -> None:
     assert 2 <= len(duration(seconds).split()) <= 4
+
+
+def test_little_is_not_said_to_be_none() -> None:
+    assert [tenths(number) for number in (0.0, 0.0001, 0.049, 0.05, 12.34, 1204.0)] == [
+        "0.0", "below 0.1", "below 0.1", "0.1", "12.3", "1\u202f204.0",
+    ]  # fmt: skip
 
 
 def test_steps_have_thin_spaces() -> None:

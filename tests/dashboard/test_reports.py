@@ -20,7 +20,7 @@ from recovery.core.ledger.incidents import GAPS
 from recovery.core.ledger.words import CATEGORY_WORDS, GAP_LABELS, PICTURE_ORDER
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import JobState
-from recovery.models import Incident
+from recovery.models import Incident, IncidentCost, RunLedger
 from recovery.pipeline import account
 from tests.browser import PHONE, WIDE, Visitor
 from tests.dashboard.conftest import HTMX, text_of
@@ -159,6 +159,24 @@ def test_a_rate_groups_its_digits() -> None:
     assert [ledger.rate(value) for value in (None, 0.4, 3.14, 12.4, 1250.2)] == [
         "unknown", "0.40", "3.1", "12", "1\u202f250",
     ]  # fmt: skip
+
+
+def test_little_in_a_column_never_reads_as_none() -> None:
+    assert [ledger.hours(value) for value in (None, 0.0, 0.032, 0.05, 1250.2)] == [
+        "unknown", "0.0", "below 0.1", "0.1", "1\u202f250.2",
+    ]  # fmt: skip
+    assert [ledger.rate(value) for value in (0.0, 0.004, 0.006)] == ["0.00", "below 0.01", "0.01"]
+
+
+def test_a_minute_of_one_gpu_stands_in_the_tables_and_whole_in_the_csv(
+    read: Read, case: Incident, as_viewer: Client
+) -> None:
+    RunLedger.objects.filter(run=case.run_id).update(tail_category="")  # what a pending decision costs would grow
+    IncidentCost.objects.filter(pk=case.pk).update(lost_gpu_us=60_000_000, deciding_run_gpu_us=60_000_000)
+    page = read("/reports/?by=run&days=30")
+    assert page.count("below 0.1") == 5  # the two figures, the run's line, the dearest interruption's two
+    table = as_viewer.get("/api/v1/reports.csv?by=run").content.decode()
+    assert f",{1 / 60}," in table
 
 
 def test_nothing_is_drawn_of_nothing() -> None:

@@ -13,7 +13,7 @@ from recovery.core.detectors.alarm_limits import AlarmLimits
 from recovery.core.detectors.surroundings import Surroundings
 from recovery.core.diagnose.catalogue import RULES_BY_ID
 from recovery.core.series import typical_step_time
-from recovery.core.speech import duration, steps
+from recovery.core.speech import duration, steps, tenths
 from recovery.core.types import AttemptFacts, Evidence, FailureClass, Role, SignalKind
 
 ABOUT_SAVES = (FailureClass.STORAGE_FULL, FailureClass.STORAGE_TRANSIENT, FailureClass.CHECKPOINT_INCOMPLETE)
@@ -74,7 +74,7 @@ def _lost(facts: AttemptFacts, around: Surroundings, waited: float) -> str:
     """What a failure now would cost."""
     begun = around.saved_step if around.saved_step is not None else facts.samples[0].step
     behind = max((facts.last_step or begun) - begun, 0)
-    hours = f" and {around.gpus * waited / 3600:.1f} GPU-hours" if around.gpus else ""
+    hours = f" and {tenths(around.gpus * waited / 3600)} GPU-hours" if around.gpus else ""
     return f"If it failed now, {steps(behind)} steps{hours} of work would be lost."
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from recovery.core.policy import DEFAULT_RULES
 from recovery.core.replay import Replayed, Summary, replay, summary
-from recovery.core.speech import duration
+from recovery.core.speech import duration, tenths
 from recovery.management.commands.policy import read_policy
 from recovery.pipeline.recorded import recorded
 from recovery.pipeline.rehearse import figures, line_of
@@ -51,7 +51,7 @@ def in_words(told: Summary, found: list[Replayed]) -> list[str]:
     lines = [
         f"{told.cases} recommendations: {modes}. {told.automatic_before} were decided by policy in reality.",
         f"People approved what it would have just done after {duration(told.saved.total_seconds())} in all: "
-        f"{told.saved_gpu_s / 3600:.1f} GPU-hours of waiting.",
+        f"{tenths(told.saved_gpu_s / 3600)} GPU-hours of waiting.",
         f"It would have gone by itself against people in {len(told.against_people)} cases, and where the action did "
         f"not end in recovery in {len(told.went_badly)}.",
     ]
