@@ -26,6 +26,7 @@ from recovery.slurm.cli import CliClient
 
 SIZES = (2_000, 5_000, 10_000)
 NOW = datetime(2026, 1, 11, 9, 0, tzinfo=UTC)
+ROUNDS = 11  # a round now and then meets a pass of the garbage collector over everything
 SEPARATOR = "~bench"
 JOBS_PER_NODE = 10
 COMMENT = '{"recovery": {"run": "llama-%d", "checkpoint_dir": "/ckpt/llama-%d"}}'
@@ -52,7 +53,8 @@ def measure(jobs: int) -> dict[str, float]:
                 "unchanged_by_mark": Work(desk.poll),
                 "unchanged": Work(desk.poll, before=desk.forget_mark),
                 "one_percent_changed": Work(desk.poll, before=desk.change_one_percent),
-            }
+            },
+            rounds=ROUNDS,
         )
         queries = {
             "unchanged": desk.queries(desk.forget_mark),

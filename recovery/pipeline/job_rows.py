@@ -29,10 +29,7 @@ SKEW = timedelta(seconds=90)  # the controller's clock and ours, and Slurm tells
 
 _NOT_STORED = frozenset({"admin_comment", "batch_host"})
 _TIMES = ("submitted_at", "eligible_at", "started_at", "ended_at")
-_stored = attrgetter(
-    *("state", *_TIMES),
-    *(field.name for field in fields(JobRecord) if field.name not in {*_NOT_STORED, *_TIMES, "state"}),
-)
+_stored = attrgetter(*(one.name for one in fields(JobRecord) if one.name not in {*_NOT_STORED, *_TIMES, "state"}))
 
 
 def record_key(record: JobRecord) -> str:
@@ -42,15 +39,15 @@ def record_key(record: JobRecord) -> str:
     marshal's second version writes equal values alike (later ones write what is shared once), in a third of the time
     that their text takes. Another Python may write them otherwise: then each job is compared once.
     """
-    state, submitted, eligible, start, end, *rest = _stored(record)
-    times = (submitted, eligible) if state is JobState.PENDING else (submitted, eligible, start, end)
-    written = marshal.dumps((state.value, [at and _seconds(at) for at in times], rest), 2)
+    start, end = (None, None) if record.state is JobState.PENDING else (record.started_at, record.ended_at)
+    times = (_seconds(record.submitted_at), _seconds(record.eligible_at), _seconds(start), _seconds(end))
+    written = marshal.dumps((record.state.value, times, _stored(record)), 2)
     return blake2b(written, digest_size=16).hexdigest()
 
 
 @lru_cache(maxsize=65_536)  # of 10,000 jobs, as long as they are the same
-def _seconds(at: datetime) -> float:
-    return at.timestamp()
+def _seconds(at: datetime | None) -> float | None:
+    return at.timestamp() if at else None
 
 
 def fingerprint_of(job: Job) -> Fingerprint:

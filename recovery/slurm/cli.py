@@ -220,10 +220,11 @@ class CliClient(SlurmClient):
         separator = cli_squeue.new_separator()
         hidden = (cli_squeue.FORMAT_VARIABLE, cli_squeue.format_of(separator))
         answer = self._run("squeue", *cli_squeue.OPTIONS, *options, hidden=hidden)
+        parts = cli_squeue.cut(answer.output, separator)
         if cli_squeue.NO_EXCLUDED_FIELD not in answer.errors or not answer.output:
-            return Listing(answer.output, separator, None, answer.tried)
+            return Listing(answer.output, parts, None, answer.tried)
         beside = self._run("squeue", *cli_squeue.OPTIONS, *options, f"--format={cli_squeue.EXCLUDED_FORMAT}")
-        return Listing(answer.output, separator, beside.output, answer.tried)
+        return Listing(answer.output, parts, beside.output, answer.tried)
 
     def _rows(self, listing: Listing) -> list[Row]:
         try:

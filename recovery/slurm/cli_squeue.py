@@ -78,13 +78,13 @@ class Listing(NamedTuple):
     """What squeue said: to its long question, and to the one beside it where that was needed."""
 
     text: str
-    separator: str
+    parts: list[str]  # the same, cut at its separator
     beside: str | None
     tried: str
 
     def digest(self, reasons: Mapping[str, str]) -> str:
         """The same for the same answers, whatever the separator was."""
-        digest = hashlib.sha256(self.text.replace(self.separator, "\0").encode(errors="replace"))
+        digest = hashlib.sha256("\0".join(self.parts).encode())
         digest.update(repr((self.beside, sorted(reasons.items()))).encode(errors="replace"))
         return digest.hexdigest()
 
@@ -95,7 +95,7 @@ class Listing(NamedTuple):
 
     def rows(self) -> list[Row]:
         """Raises BadAnswer."""
-        found = rows(self.text, self.separator)
+        found = rows_of(self.parts)
         return found if self.beside is None else with_excluded(found, excluded_nodes(self.beside))
 
 
@@ -178,19 +178,29 @@ def format_of(separator: str) -> str:
 # --- the answer ------------------------------------------------------------------------------------------------------
 
 
+def cut(answer: str, separator: str) -> list[str]:
+    """The fields of all jobs, one after the other, and what stands behind the last separator."""
+    return clean(answer).split(separator)
+
+
 def rows(answer: str, separator: str) -> list[Row]:
     """Every job of the answer. Raises BadAnswer where it is not whole records and nothing else."""
-    parts = clean(answer).split(separator)
-    rest, width = parts.pop(), len(Row._fields)
-    if not parts:
+    return rows_of(cut(answer, separator))
+
+
+def rows_of(parts: Sequence[str]) -> list[Row]:
+    """As `rows`, of an answer that is cut already."""
+    *fields, rest = parts
+    width = len(Row._fields)
+    if not fields:
         if rest:
             raise BadAnswer(f"it is no list of jobs: {rest[:200]!r}")
         return []
-    if rest != "\n" or len(parts) % width:
+    if rest != "\n" or len(fields) % width:
         raise BadAnswer("it ends in the middle of a job")
-    for start in range(0, len(parts), width):
-        parts[start] = _raw_id(parts[start], first=not start)
-    return [Row._make(parts[start : start + width]) for start in range(0, len(parts), width)]
+    for start in range(0, len(fields), width):
+        fields[start] = _raw_id(fields[start], first=not start)
+    return [Row._make(fields[start : start + width]) for start in range(0, len(fields), width)]
 
 
 def _raw_id(value: str, *, first: bool) -> str:
