@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connections, transaction
@@ -35,6 +36,19 @@ def _stay_on_this_machine() -> Iterator[None]:
     yield
     if loopback.OUTSIDE:
         pytest.fail("left the machine: " + ", ".join(loopback.OUTSIDE))
+
+
+@pytest.fixture
+def unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that are kept for examples lead nowhere, without anybody being asked."""
+    real = socket.getaddrinfo
+
+    def look_up(host: str, *args: Any, **more: Any) -> Any:
+        if host.endswith((".example", ".example.org")):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real(host, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
 
 @pytest.fixture(scope="session")

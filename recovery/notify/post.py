@@ -70,6 +70,16 @@ def target_of(text: str) -> Target:
     return Target(scheme=parts.scheme, host=host, port=port or PORTS[parts.scheme], rest=rest)
 
 
+def refusal(text: str, *, allow_private: bool) -> str:
+    """Why nothing would ever be sent there, as far as its name leads today; "" where nothing is known against it."""
+    try:
+        target = target_of(text)
+        _judged(target.host, target.port, allow_private=allow_private)
+    except NotSent as problem:
+        return str(problem) if problem.for_good else ""  # a name that nobody knows yet is told when it is sent to
+    return ""
+
+
 def post(address: Address, body: bytes, *, headers: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
     """Send it; any answer of the 2xx kind is an arrival. Raises NotSent."""
     target = target_of(address.target)

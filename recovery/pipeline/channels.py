@@ -18,7 +18,7 @@ from recovery.access import EVERYTHING, Actor, Permission, require
 from recovery.core.notices import SEVERITY, TITLES, Message, NoticeKind
 from recovery.models import Channel, Delivery
 from recovery.notify.base import NotSent
-from recovery.notify.post import target_of
+from recovery.notify.post import refusal, target_of
 from recovery.notify.webhook import new_secret
 from recovery.pipeline.invalid import Invalid
 from recovery.selectors import NotFound
@@ -39,6 +39,7 @@ def make(
     secret = new_secret() if kind == "webhook" else ""
     channel = Channel(name=_name(name), kind=kind, allow_private=allow_private, secret=secret, created_at=now)
     channel.target = _target(kind, target)
+    _refuse_inside(channel)
     with transaction.atomic():
         if Channel.objects.count() >= MOST:
             raise Invalid([f"name: there are {MOST} channels; remove one first."])
@@ -52,6 +53,8 @@ def change(
     enabled: bool | None = None, actor: Actor, now: datetime,
 ) -> Channel:  # fmt: skip
     """What is None stays as it is. Raises Invalid or NotFound."""
+    if target is not None or allow_private is False:
+        _refuse_change(pk, target, allow_private, actor=actor)
     with transaction.atomic():
         channel = _mine(pk, actor)
         old = shown(channel)
@@ -180,6 +183,27 @@ def _target(kind: str, text: str) -> str:
     except NotSent as problem:
         raise Invalid([f"target: {problem}"]) from problem
     return target
+
+
+def _refuse_change(pk: int, target: str | None, allow_private: bool | None, *, actor: Actor) -> None:
+    """Before the change begins, as a name may take long to be looked up. What is kept as it was is not judged anew."""
+    require(actor, Permission.CHANNEL_MANAGE, EVERYTHING)
+    channel = Channel.objects.filter(pk=pk).first()
+    if channel is None or (target is None and not channel.allow_private):
+        return
+    if target is not None:
+        channel.target = _target(channel.kind, target)
+    if allow_private is not None:
+        channel.allow_private = allow_private
+    _refuse_inside(channel)
+
+
+def _refuse_inside(channel: Channel) -> None:
+    """Judged again at each sending: a name may lead elsewhere by then."""
+    if channel.kind == "email":
+        return
+    if why := refusal(channel.target, allow_private=channel.allow_private):
+        raise Invalid([f"target: {why}"])
 
 
 def _mail_addresses(text: str) -> str:

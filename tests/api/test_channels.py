@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -15,7 +16,7 @@ from tests.access.people import make_person
 from tests.api.conftest import Api, with_token
 from tests.factories import make_cluster, make_token
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unknown_names")]
 HOOK = {"name": "pager", "kind": "webhook", "target": "https://pager.example.org/h/VERYSECRET"}
 
 
@@ -53,13 +54,36 @@ def test_a_channel_from_its_making_to_its_end(api: Callable[[str], Api]) -> None
 @pytest.mark.parametrize(
     ("given", "field"),
     [({"name": "x\ny"}, "name"), ({"kind": "fax"}, "kind"), ({"target": "http://a@b/"}, "target"),
-     ({"target": ""}, "target")],
+     ({"target": ""}, "target"), ({"target": "http://10.1.2.3/x"}, "target")],
 )  # fmt: skip
 def test_what_is_wrong_is_told_by_field(given: dict[str, str], field: str, api: Callable[[str], Api]) -> None:
     answer = api("admin").post("channels", {**HOOK, **given})
     assert answer.status == 400
     assert list(answer.error["fields"]) == [field]
     assert not Channel.objects.exists()
+
+
+def test_an_address_within_the_site_is_kept_while_it_is_allowed(api: Callable[[str], Api]) -> None:
+    admin = api("admin")
+    made = admin.post("channels", {**HOOK, "target": "http://127.0.0.1:9/x", "allow_private": True})
+    assert made.status == 201
+    one = f"channels/{made.body['id']}"
+    assert admin.ask("patch", one, {"name": "night", "enabled": False}).status == 200
+    refused = admin.ask("patch", one, {"allow_private": False})
+    assert list(refused.error["fields"]) == ["target"]
+    assert Channel.objects.get().allow_private
+    moved = admin.ask("patch", one, {"allow_private": False, "target": HOOK["target"]})
+    assert (moved.status, moved.body["allow_private"]) == (200, False)
+
+
+def test_a_name_that_leads_inside_is_refused_and_one_that_nobody_knows_yet_is_not(
+    api: Callable[[str], Api], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api("admin").post("channels", HOOK).status == 201
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("10.1.2.3", 443))])
+    refused = api("admin").post("channels", {**HOOK, "name": "other"})
+    assert "pager.example.org is at 10.1.2.3, an address within the site" in str(refused.error["fields"]["target"])
+    assert Channel.objects.count() == 1
 
 
 def test_only_a_webhook_has_a_secret_to_renew(api: Callable[[str], Api]) -> None:

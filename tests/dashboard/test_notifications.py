@@ -17,7 +17,7 @@ from tests.access.people import make_person
 from tests.dashboard.conftest import text_of
 from tests.factories import ago, make_cluster, make_policy
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unknown_names")]
 PAGE = "/notifications/"
 SECRET_URL = "https://hooks.example.org/services/T0/VERYSECRET"
 

@@ -18,7 +18,7 @@ from recovery.models import Channel, Delivery, Event, Notice
 from recovery.pipeline import notices
 from tests.factories import make_policy
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unknown_names")]
 HOOK = "https://pager.example.org/h/VERYSECRET"
 
 
@@ -51,6 +51,9 @@ def test_a_channel_is_made_changed_tried_out_and_removed(capsys: pytest.CaptureF
         (["pager", "--kind", "email"], "is of the kind webhook"),
         (["pager", "--target", "http://a@b/"], "user and a password"),
         (["pager", "--rename", "a\nb"], "name: give 1 to 100"),
+        (["new", "--kind", "slack", "--target", "http://127.0.0.1:9/x"], "target: 127.0.0.1 is at 127.0.0.1"),
+        (["pager", "--target", "https://localhost/x"], "target: localhost is at .*within the site"),
+        (["pager", "--allow-private", "--target", "http://169.254.169.254/x"], "tell their own secrets"),
     ],
 )
 def test_what_can_not_be_is_refused_with_a_remedy(given: list[str], why: str) -> None:
