@@ -165,6 +165,19 @@ def flaws(page: Page, path: str) -> list[str]:
     return [*barriers(page), *([f"{too_wide} px too wide"] if too_wide else [])]
 
 
+@pytest.mark.parametrize("size", [WIDE, PHONE])
+def test_a_label_stands_right_above_its_field(size: tuple[int, int], visit: Visitor, admin: User) -> None:
+    make_cluster(name="alpha")
+    make_cluster(name="beta", paused_at=ago(60), paused_by="mira")
+    page = visit(admin, size=size)
+    page.goto("/admin/")
+    gaps = """[...document.querySelectorAll('form.field > label')].map(label =>
+        label.nextElementSibling.getBoundingClientRect().top - label.getBoundingClientRect().bottom)"""
+    found = page.evaluate(gaps)
+    assert len(found) == 3
+    assert all(3 <= gap <= 6 for gap in found), found
+
+
 @pytest.mark.parametrize("path", ["/", "/nodes/", "/clusters/"])
 def test_no_column_is_cut_where_pictures_are_old(
     path: str, visit: Visitor, admin: User, numbers: dict[str, int]
