@@ -51,6 +51,20 @@ def make_cluster(**fields: Any) -> Cluster:
     return Cluster.objects.create(name="gpu", backend="cli", next_look_at=datetime.now(UTC), **fields)
 
 
+# --- as one of a row of programs -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("command", ["spectacular", "help"])  # more than a pipe holds, and less than is written at once
+def test_a_reader_that_goes_is_no_trouble(command: str, tmp_path: Path) -> None:
+    outside = {name: value for name, value in os.environ.items() if not is_ours(name)}
+    env, words = {**outside, "RECOVERY_DATA_DIR": str(tmp_path)}, [sys.executable, "manage.py", command]
+    with subprocess.Popen(
+        words, cwd=settings.BASE_DIR, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.close()
+        _, said = process.communicate(timeout=120)
+    assert (said, process.returncode) == (b"", 141)
+
+
 # --- the right database ----------------------------------------------------------------------------------------------
 def test_a_database_without_tables_is_told_in_one_sentence_with_the_remedy(tmp_path: Path) -> None:
     outside = {name: value for name, value in os.environ.items() if not is_ours(name)}
