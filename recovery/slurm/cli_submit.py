@@ -10,7 +10,8 @@ Our own resource limits stay with us (--propagate=NONE): those of a service are 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
 
 from recovery.slurm.base import SlurmRefused, Submission
 from recovery.slurm.cli_writes import minutes
@@ -18,6 +19,14 @@ from recovery.slurm.command import Input
 from recovery.slurm.json_values import BadAnswer, clean
 from recovery.slurm.names import one_line
 
+# What sbatch tells a job's steps of the options on its #SBATCH lines: it sets these in its own environment, which is
+# thrown away where variables come from a file. From 24.05 on slurmctld tells most of them, and never the hint.
+_TOLD = {
+    "--acctg-freq": "SLURM_ACCTG_FREQ", "--container": "SLURM_CONTAINER", "--container-id": "SLURM_CONTAINER_ID",
+    "--cpu-freq": "SLURM_CPU_FREQ_REQ", "--dependency": "SLURM_JOB_DEPENDENCY", "-d": "SLURM_JOB_DEPENDENCY",
+    "--hint": "SLURM_HINT", "--open-mode": "SLURM_OPEN_MODE", "--profile": "SLURM_PROFILE",
+}  # fmt: skip
+_NEXT_COMPONENT = ("hetjob", "packjob")
 _SUBMITTED = re.compile(r"([1-9][0-9]{0,9})(;[A-Za-z0-9_.-]+)?\n")
 
 
@@ -39,12 +48,43 @@ def arguments(submission: Submission, *, tried: str) -> list[str]:
 
 
 def given(submission: Submission) -> Input:
-    """With a file of variables sbatch forgets to tell the job its own name, which `%x` in its log's name stands for."""
-    environment = dict(submission.environment)
-    if environment and submission.name:
-        environment = {"SLURM_JOB_NAME": one_line(submission.name, 200), **environment}
+    """With a file of variables sbatch forgets what else it would tell the job, so that is in the file, too: its name,
+    which `%x` in its log's name stands for, and what its steps take from its options."""
+    if not submission.environment:
+        return Input(text=submission.script, file=None, file_option="--export-file=")
+    name = {"SLURM_JOB_NAME": one_line(submission.name, 200)} if submission.name else {}
+    environment = {**name, **told_to_steps(submission.script), **submission.environment}
     variables = b"".join(f"{name}={value}\0".encode() for name, value in environment.items())
-    return Input(text=submission.script, file=variables or None, file_option="--export-file=")
+    return Input(text=submission.script, file=variables, file_option="--export-file=")
+
+
+def told_to_steps(script: str) -> dict[str, str]:
+    """Variables that sbatch makes of a script's own options: of the first component where it has several."""
+    told: dict[str, str] = {}
+    for words in _option_lines(script):
+        for word, after in zip(words, [*words[1:], ""], strict=True):
+            option, equals, value = word.partition("=")
+            if variable := _TOLD.get(option):
+                told[variable] = value if equals else after
+    if mode := told.get("SLURM_OPEN_MODE"):
+        told["SLURM_OPEN_MODE"] = mode[:1].lower()  # a, t
+    return told
+
+
+def _option_lines(script: str) -> Iterator[list[str]]:
+    """The words of the #SBATCH lines above the first command."""
+    for line in script.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            return
+        if not line.startswith("#SBATCH"):
+            continue
+        try:
+            words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
+        except ValueError:  # a quote without its end: sbatch says what it makes of it
+            continue
+        if words and words[0] in _NEXT_COMPONENT:
+            return
+        yield words
 
 
 def job_id(answer: str) -> str:

@@ -289,6 +289,24 @@ def test_variables_bring_the_name_along_that_sbatch_forgets_with_them() -> None:
     assert cli_submit.given(replace(bare, environment=given)).file == b"SLURM_JOB_NAME=mine\0"
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("#SBATCH --hint=nomultithread\n#SBATCH --open-mode truncate", "SLURM_HINT=nomultithread SLURM_OPEN_MODE=t"),
+        ("# a word\n\n#SBATCH -d 'afterok:12'  # --hint=x", "SLURM_JOB_DEPENDENCY=afterok:12"),
+        ("#SBATCH --hint=a\n#SBATCH --hint=b", "SLURM_HINT=b"),
+        ("#SBATCH --hint=a\n#SBATCH hetjob\n#SBATCH --hint=b", "SLURM_HINT=a"),
+        ("#SBATCH --comment='no end\n#SBATCH --hint=a", "SLURM_HINT=a"),
+        ("echo\n#SBATCH --hint=a", ""),
+        ("##SBATCH --hint=a\n #SBATCH --hint=a", ""),
+        ("#SBATCH --nodes=2 --hint", "SLURM_HINT="),
+    ],
+)
+def test_variables_bring_along_what_steps_take_from_the_options(lines: str, told: str) -> None:
+    submission = Submission(script=f"#!/bin/sh\n{lines}\n", user=ME, work_dir="/", environment={"RUN": "7"})
+    assert cli_submit.given(submission).file == "\0".join([*told.split(), "RUN=7", ""]).encode()
+
+
 def test_a_submission_for_somebody_else_becomes_that_user_first(
     slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
