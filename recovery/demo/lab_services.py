@@ -107,16 +107,14 @@ class LabServices:
         """Two of them, each with one kind of authentication: 22.05 gives a token to the default kind only.
 
         The one with JWT runs as Slinky's does: as nobody, with these variables, any authentication. The one on the
-        socket takes its own user's peers, so it runs as we do; releases after 22.05 refuse to run as root.
+        socket takes its own user's peers, so it runs as we do; releases from 24.11 on refuse to run as root.
         """
         release = self.release()
-        if release < (23, 2):
-            plugins = ["-s", "openapi/v0.0.38" + (",openapi/dbv0.0.38" if spec.accounting else "")]
+        plugins = rest_plugins(release, accounting=spec.accounting)
+        if release < (24, 11):
             local = ["slurmrestd", "-f", str(self.conf), "-a", "rest_auth/local", *plugins, f"unix:{self.rest_socket}"]
             self._start("slurmrestd", local, SLURMRESTD_SECURITY="disable_user_check")
             self._await(self.rest_socket.exists, "slurmrestd opens no socket", "slurmrestd", 10)
-        else:
-            plugins = [] if spec.accounting else ["-s", "openapi/slurmctld"]
         port = spec.rest_url.removeprefix("http://")
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         jwt = [*nobody, "slurmrestd", "-f", str(self.conf), *plugins, port]
@@ -157,6 +155,18 @@ class LabServices:
             out = self.daemons.output(log)
             last = out.read_text(errors="replace").splitlines()[-3:] if out.exists() else []
             raise LabError(f"{what} after {timeout_s:g} s, see {out}: {' | '.join(last) or 'it wrote nothing'}")
+
+
+def rest_plugins(release: tuple[int, int], *, accounting: bool) -> list[str]:
+    """What slurmrestd is told to load, where all that it has won't do: some of it ends without slurmdbd.
+
+    23.02's v0.0.39 answers nothing without one.
+    """
+    if release < (23, 2) and accounting:
+        return ["-s", "openapi/v0.0.38,openapi/dbv0.0.38"]
+    if accounting:
+        return []
+    return ["-s", "openapi/v0.0.38" if release < (23, 11) else "openapi/slurmctld"]
 
 
 def _listens(address: str) -> bool:

@@ -119,6 +119,8 @@ class RestClient(SlurmClient):
         if since and dated and dated < int(since):
             raise BadAnswer("it is older than the picture before it")
         if since and not entries and "last_update" not in data:
+            if rest_json.says_unchanged(data):
+                return JobsPicture(jobs=None, mark=mark)
             return self.jobs_since("")  # such a list could mean either
         new_mark = f"{dated}@{int(self._clock())}" if dated else ""
         return JobsPicture(jobs=self._jobs(entries), mark=new_mark)
@@ -193,9 +195,19 @@ class RestClient(SlurmClient):
         return sorted(found, key=lambda record: record.name)
 
     def partitions(self) -> list[PartitionRecord]:
-        return self._list(
-            "partitions", lambda entries: [rest_json.partition_record(e) for e in self._shaped("partition", entries)]
-        )
+        version = self._door.version()
+        older = rest_versions.asked_in(version, "partition")
+
+        def parse(entries: list[dict[str, Any]]) -> list[PartitionRecord]:
+            return [rest_json.partition_record(e) for e in rest_versions.newest_shape(older, "partition", entries)]
+
+        try:
+            return self._list("partitions", parse, version=older)
+        except NoSuchCall as error:
+            if older == version:
+                raise
+            message = f"{version} does not say which partitions are up, and openapi/{older} is not loaded"
+            raise SlurmRefused(message, tried=error.tried, permanent=True) from error
 
     def reservations(self) -> list[ReservationRecord]:
         return self._list(
@@ -295,8 +307,10 @@ class RestClient(SlurmClient):
     def _act(self, request: Request) -> None:
         rest_json.check_write(self._door.send(request))
 
-    def _list(self, key: str, parse: Callable[[list[dict[str, Any]]], list[T]]) -> list[T]:
-        answer = self._door.send(Request(method="GET", path=self._door.path(key)))
+    def _list(self, key: str, parse: Callable[[list[dict[str, Any]]], list[T]], *, version: str = "") -> list[T]:
+        """`version`: another one than the newest that both know."""
+        path = path_of("slurm", version or self._door.version(), key)
+        answer = self._door.send(Request(method="GET", path=path))
         data = rest_json.whole(answer)
         return self._door.parsed(lambda: parse(rest_json.entries(data, key)), tried=answer.tried)
 

@@ -135,6 +135,11 @@ def release_and_cluster(data: Mapping[str, Any]) -> tuple[str, str]:
     return values.text(slurm, "release"), values.text(slurm, "cluster")
 
 
+def says_unchanged(data: Mapping[str, Any]) -> bool:
+    """Whether a list of jobs is empty only because none has changed since the date that was asked with (23.02)."""
+    return any(words.startswith("No job changes since") for _, words in _warnings(data))
+
+
 def partition_record(entry: Mapping[str, Any]) -> PartitionRecord:
     """One partition in the newest version's shape. Raises BadAnswer."""
     name = values.text(entry, "name")

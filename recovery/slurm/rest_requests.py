@@ -11,6 +11,7 @@ from recovery.slurm.rest_http import Request, path_of
 
 MAX_TEXT = 1000
 _FLAT = "v0.0.38"  # plain numbers; later versions have an object for them
+_WANTS_ENVIRONMENT = "v0.0.39"  # of every change of a job, as if it were submitted; null leaves it as it is
 
 
 def of(version: str, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> Request:
@@ -45,7 +46,8 @@ def cancel(version: str, job_id: str) -> Request:
 
 def _update(version: str, job_id: str, body: dict[str, Any]) -> Request:
     check_job_id(job_id)
-    return Request(method="POST", path=path_of("slurm", version, "job", job_id), body=body)
+    whole_body = {"environment": None} | body if version == _WANTS_ENVIRONMENT else body
+    return Request(method="POST", path=path_of("slurm", version, "job", job_id), body=whole_body)
 
 
 def _change(version: str, operation: Operation, nodes: tuple[str, ...], value: str) -> dict[str, Any]:

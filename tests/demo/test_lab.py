@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.demo import lab_conf, lab_host
+from recovery.demo import lab_conf, lab_host, lab_services
 from recovery.demo.lab import SlurmLab, main
 from recovery.demo.lab_conf import PORTS, LabError, LabSpec
 from recovery.demo.processes import ProcessId, read_pid_file, wait_until
@@ -97,6 +97,22 @@ def test_missing_packages_are_named_with_the_command(monkeypatch: pytest.MonkeyP
     reason = lab_host.why_impossible(accounting=True)
     assert "apt-get install" in reason
     assert {"mariadb-server", "slurm-wlm-mysql-plugin", "slurmdbd"} <= set(reason.split())
+
+
+@pytest.mark.parametrize(
+    ("release", "with_accounting", "without"),
+    [
+        ((22, 5), "openapi/v0.0.38,openapi/dbv0.0.38", "openapi/v0.0.38"),
+        ((23, 2), "", "openapi/v0.0.38"),  # all that it has ends at once, and its v0.0.39 answers nothing
+        ((23, 11), "", "openapi/slurmctld"),
+        ((26, 5), "", "openapi/slurmctld"),
+    ],
+)
+def test_slurmrestd_loads_what_can_do_without_slurmdbd_where_there_is_none(
+    release: tuple[int, int], with_accounting: str, without: str
+) -> None:
+    assert " ".join(lab_services.rest_plugins(release, accounting=True)[1:]) == with_accounting
+    assert " ".join(lab_services.rest_plugins(release, accounting=False)[1:]) == without
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ COLUMNS = """
     JobIDRaw JobID State Submit Eligible Start End ExitCode NodeList NNodes AllocTRES ReqTRES TimelimitRaw User UID
     Account Partition QOS Reservation Constraints JobName Comment WorkDir StdOut StdErr
 """.split()  # noqa: SIM905 - a table
-OWN_SLURM, HOSTS_PATH = os.environ.get("RECOVERY_LAB_SLURM"), "/usr/bin:/bin:/usr/sbin"
+OWN_SLURM, HOSTS_PATH = os.environ.get("RECOVERY_LAB_SLURM", ""), "/usr/bin:/bin:/usr/sbin"
 ENV = {
     "PATH": f"{OWN_SLURM}/bin:{HOSTS_PATH}" if OWN_SLURM else HOSTS_PATH,
     "LC_ALL": "C",
@@ -170,11 +170,17 @@ def write(path: Path, answer: bytes) -> None:
     """Without indentation (a line end inside a JSON string is escaped) and without what tells of the machine."""
     if path.suffix == ".json":
         answer = re.sub(rb"\n\s*", b"", answer) + b"\n"
-        answer = re.sub(rb'"operating_system": "[^"]*"', b'"operating_system": "Linux"', answer)
-    root = str(Path(ENV["SLURM_CONF"]).parent.parent).encode()
-    for own, ours in ((root, b"/lab"), (socket.gethostname().encode(), b"host"), (str(WORK).encode(), b"/home/ada")):
-        answer = answer.replace(own, ours).replace(own.replace(b"/", b"\\/"), ours.replace(b"/", b"\\/"))
-    path.write_bytes(answer)
+    path.write_bytes(impersonal(answer))
+
+
+def impersonal(answer: bytes) -> bytes:
+    """Without the places and the names of this machine."""
+    answer = re.sub(rb'"operating_system": ?"[^"]*"', b'"operating_system": "Linux"', answer)
+    places = {str(Path(ENV["SLURM_CONF"]).parent.parent): "/lab", str(WORK): "/home/ada", OWN_SLURM: "/opt/slurm"}
+    for own, ours in {**places, socket.gethostname(): "host"}.items():
+        for slash in ("/", "\\/") if own else ():
+            answer = answer.replace(own.replace("/", slash).encode(), ours.replace("/", slash).encode())
+    return answer
 
 
 def main() -> None:

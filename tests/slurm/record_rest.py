@@ -13,13 +13,12 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import socket
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from record import ENV, WORK, call, make_history  # type: ignore[import-not-found]  # beside it, run as a script
+from record import WORK, call, impersonal, make_history  # type: ignore[import-not-found]  # beside it, run as a script
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(38, 46))
 LISTS = ("jobs", "nodes", "partitions", "reservations", "diag", "ping")
@@ -44,6 +43,8 @@ def asker(address: str) -> Ask:
 
 def record(folder: Path, version: str, ask: Ask, jobs: dict[str, str]) -> None:
     slurm, db = f"/slurm/{version}", f"/slurmdb/{version}"
+    # As the product words it (recovery/slurm/rest_requests.py, rest_versions.py).
+    always = {"environment": None} if version == "v0.0.39" else {}
     later = f"{'uts' if version in ('v0.0.40', 'v0.0.41') else ''}{int(time.time()) + 60}"
     answers = {
         **{
@@ -57,10 +58,10 @@ def record(folder: Path, version: str, ask: Ask, jobs: dict[str, str]) -> None:
         "job_het": ask("GET", f"{slurm}/job/{jobs['het']}"),
         "job_unknown": ask("GET", f"{slurm}/job/999999"),
         "no_such_call": ask("GET", f"{slurm}/nothing"),
-        "update_unknown": ask("POST", f"{slurm}/job/999999", {"time_limit": 5}),
-        "update_ended": ask("POST", f"{slurm}/job/{jobs['failed']}", {"time_limit": 5}),
-        "update_unknown_field": ask("POST", f"{slurm}/job/{jobs['held']}", {"no_such_field": 5}),
-        "update_done": ask("POST", f"{slurm}/job/{jobs['held']}", {"comment": "by slurmrestd"}),
+        "update_unknown": ask("POST", f"{slurm}/job/999999", {**always, "time_limit": 5}),
+        "update_ended": ask("POST", f"{slurm}/job/{jobs['failed']}", {**always, "time_limit": 5}),
+        "update_unknown_field": ask("POST", f"{slurm}/job/{jobs['held']}", {**always, "no_such_field": 5}),
+        "update_done": ask("POST", f"{slurm}/job/{jobs['held']}", {**always, "comment": "by slurmrestd"}),
         "cancel_unknown": ask("DELETE", f"{slurm}/job/999999"),
         "cancel_ended": ask("DELETE", f"{slurm}/job/{jobs['failed']}"),
         "requeue_pending": ask("GET", f"{slurm}/job/{jobs['held']}/requeue"),
@@ -71,10 +72,11 @@ def record(folder: Path, version: str, ask: Ask, jobs: dict[str, str]) -> None:
             f"attempts_{kind}": ask("GET", f"{db}/job/{jobs[kind]}")
             for kind in ("failed_requeued", "cancelled", "array", "het")
         },
-        "ended": ask("GET", f"{db}/jobs?{ENDED}&end_time={int(time.time())}"),
         "attempts_unknown": ask("GET", f"{db}/job/999999"),
         "script": ask("GET", f"{db}/jobs?step={jobs['held']}&show_batch_script=true&skip_steps=true"),
     }
+    if version >= "v0.0.42":
+        answers["ended"] = ask("GET", f"{db}/jobs?{ENDED}&end_time={int(time.time())}")
     folder.mkdir(parents=True, exist_ok=True)
     for name, answer in answers.items():
         (folder / f"{name}.txt").write_bytes(cleaned(answer))
@@ -83,11 +85,7 @@ def record(folder: Path, version: str, ask: Ask, jobs: dict[str, str]) -> None:
 def cleaned(answer: bytes) -> bytes:
     head, _, body = answer.partition(b"\n")
     body = re.sub(rb"\n\s*", b"", body)
-    body = re.sub(rb'"operating_system": ?"[^"]*"', b'"operating_system": "Linux"', body)
-    root = str(Path(ENV["SLURM_CONF"]).parent.parent).encode()
-    for own, ours in ((root, b"/lab"), (socket.gethostname().encode(), b"host"), (str(WORK).encode(), b"/home/ada")):
-        body = body.replace(own, ours).replace(own.replace(b"/", b"\\/"), ours.replace(b"/", b"\\/"))
-    return head + b"\n" + body + b"\n"
+    return head + b"\n" + impersonal(body) + b"\n"
 
 
 def main() -> None:

@@ -118,6 +118,27 @@ def test_writes_are_plain_requests_and_a_preview_shows_them(server: Server) -> N
     assert {asked.headers["X-SLURM-USER-TOKEN"] for asked in server.asked} == {"a.b.c"}
 
 
+def test_an_update_in_v0_0_39_names_an_environment_that_is_none(server: Server) -> None:
+    """23.02 refuses a change that names none (9200, "Missing required field 'environment'"); null leaves it alone."""
+    server.begin(serves="v0.0.39")
+    server.says(whole())
+    server.client().hold("12")
+    server.client().resume_node("n1")
+    assert [asked.body for asked in server.asked] == [{"environment": None, "hold": True}, {"state": ["RESUME"]}]
+
+
+def test_whether_partitions_are_up_is_asked_in_v0_0_38_where_v0_0_39_does_not_tell(server: Server) -> None:
+    server.begin(serves="v0.0.39")
+    server.says(whole(partitions=[{"name": "main", "nodes": "n1", "state": "DOWN", "max_time_limit": 60}]))
+    (partition,) = server.client().partitions()
+    assert (partition.up, partition.nodes, partition.time_limit_s) == (False, ("n1",), 3600)
+    assert [asked.path for asked in server.asked] == ["/slurm/v0.0.38/partitions"]
+    server.says(NO_SUCH_CALL)
+    with pytest.raises(SlurmRefused, match=r"which partitions are up.*openapi/v0\.0\.38 is not loaded") as caught:
+        server.client().partitions()
+    assert caught.value.permanent
+
+
 def test_an_empty_list_of_excluded_nodes_is_sent_as_one(server: Server) -> None:
     server.says(whole())
     server.client().set_excluded_nodes("12", ())

@@ -76,8 +76,8 @@ CALLS: dict[str, tuple[str, Callable[[RestClient], object]]] = {
     "update": ("update_done", lambda client: client.hold("4")),
     "cancel": ("cancel_ended", lambda client: client.cancel("2")),
 }
-# The oldest shape, the newest, and one between.
-VERSIONS = (("22.05", "v0.0.38"), ("24.11", "v0.0.41"), ("26.05", "v0.0.45"))
+# The oldest shapes, the newest, and one between.
+VERSIONS = (("22.05", "v0.0.38"), ("23.02", "v0.0.39"), ("24.11", "v0.0.41"), ("26.05", "v0.0.45"))
 
 
 def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
@@ -101,7 +101,7 @@ def document(said: Said) -> Any:
 @given(data=st.data())
 def test_one_wrong_value_anywhere(call: str, data: st.DataObject) -> None:
     name, run = CALLS[call]
-    release, version = data.draw(st.sampled_from(VERSIONS[2:] if name == "ended" else VERSIONS))
+    release, version = data.draw(st.sampled_from(VERSIONS[-1:] if name == "ended" else VERSIONS))
     said = recorded(release, version, name)
     if not said.data.startswith(b"{"):
         return  # 22.05 has no such call

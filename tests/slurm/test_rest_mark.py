@@ -77,6 +77,22 @@ def test_22_05_is_asked_for_its_time_before_its_jobs(server: Server) -> None:
     assert picture.mark == f"{NOW - 3}@{NOW}"
 
 
+def test_23_02_says_in_a_warning_that_nothing_changed(server: Server) -> None:
+    """Its list has no date; an empty one without that warning could mean either, and everything is asked for."""
+    server.begin(serves="v0.0.39")
+    diag, empty = whole(statistics={"req_time": NOW - 3}), {"description": "Zero jobs to dump"}
+    unchanged = Said(
+        body={"warnings": [{"description": f"No job changes since update_time={NOW - 7}"}, empty], "jobs": []}
+    )
+    server.script = lambda asked: diag if asked.path.endswith("/diag") else unchanged
+    mark = f"{NOW - 7}@{NOW - 5}"
+    picture = client(server).jobs_since(mark)
+    assert (picture.jobs, picture.mark) == (None, mark)
+    server.script = lambda asked: diag if asked.path.endswith("/diag") else Said(body={"warnings": [empty], "jobs": []})
+    picture = client(server).jobs_since(mark)
+    assert (picture.jobs, picture.mark) == ([], f"{NOW - 3}@{NOW}")
+
+
 def test_a_clock_that_was_put_back_at_22_05_is_seen_at_once(server: Server) -> None:
     server.begin(serves="v0.0.38")
     diag, jobs = whole(statistics={"req_time": NOW - 60}), recorded("22.05", "v0.0.38", "jobs")
