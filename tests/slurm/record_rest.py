@@ -84,8 +84,8 @@ def record(folder: Path, version: str, ask: Ask, jobs: dict[str, str]) -> None:
 
 def cleaned(answer: bytes) -> bytes:
     head, _, body = answer.partition(b"\n")
-    body = re.sub(rb"\n\s*", b"", body)
-    return head + b"\n" + impersonal(body) + b"\n"
+    body = impersonal(re.sub(rb"\n\s*", b"", body))
+    return head + b"\n" + body + b"\n"
 
 
 def main() -> None:
