@@ -84,8 +84,7 @@ def record(folder: Path, version: str, ask: Ask, jobs: dict[str, str]) -> None:
 
 def cleaned(answer: bytes) -> bytes:
     head, _, body = answer.partition(b"\n")
-    body = impersonal(re.sub(rb"\n\s*", b"", body))
-    return head + b"\n" + body + b"\n"
+    return b"\n".join((head, impersonal(re.sub(rb"\n\s*", b"", body)), b""))
 
 
 def main() -> None:
