@@ -29,6 +29,7 @@ _DIFFERENT = "speak of different clusters"  # recovery/slurm/together.py
 _NOT_ASKED = "read the token"  # recovery/slurm/rest_auth.py
 # What httpx says of TLS spoken to a plain port, and of plain HTTP to a TLS port.
 _MIXED = {"https": "WRONG_VERSION_NUMBER", "http": "disconnected without sending a response"}
+_NO_SLURMDBD = "failed to open slurmdb connection"  # 23.02, to each call in v0.0.39
 _PREFIX_SILENT = ("the connection failed", "no answer within", "it did not end within")
 
 
@@ -55,6 +56,11 @@ def _by_rest(cluster: Cluster, tried: str, error: SlurmError) -> str:
         return f"slurmrestd's token is made by that command: give token_file instead, or mend it. {BACK_ENDS['cli']}"
     if tried == _NOT_ASKED:
         return "slurmrestd was not asked. How the token is made and renewed: docs/slurmrestd.md."
+    if _NO_SLURMDBD in error.message:
+        return (
+            "slurmrestd of Slurm 23.02 gives nothing without slurmdbd (API v0.0.39), nor for a wrong token. "
+            f"{SLURMDBD} Where there is none, let it load openapi/v0.0.38 alone: docs/slurmrestd.md."
+        )
     ours = cluster.options.get("url", "").partition(":")[0]
     if ours in _MIXED and _MIXED[ours] in error.message:
         other = "http" if ours == "https" else "https"

@@ -63,6 +63,13 @@ def test_the_reading_half_keeps_its_own_remedy() -> None:
     assert "docs/slurmrestd.md" in remedy("rest", error, url="http://slurm.example:6820", acts_by="cli")
 
 
+def test_23_02s_slurmrestd_without_slurmdbd_leads_to_slurmdbd_and_to_the_token() -> None:
+    """Its words to every call in v0.0.39 while slurmdbd is down, and to a wrong token."""
+    message = "openapi_get_db_conn() failed to open slurmdb connection; Unable to connect to database"
+    words = remedy("rest", SlurmUnreachable(message, tried="GET /slurm/v0.0.39/diag"), url="http://slurm.example:6820")
+    assert all(part in words for part in ("Is slurmdbd running", "a wrong token", "openapi/v0.0.38"))
+
+
 def test_a_token_that_can_not_be_made_leads_to_the_command() -> None:
     error = SlurmUnreachable("can't be started", tried="scontrol token lifespan=1800")
     assert "made by that command" in remedy("rest", error, url="http://slurm.example:6820")
