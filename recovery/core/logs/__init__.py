@@ -150,7 +150,7 @@ class LogParser:
             if pattern.search(text):
                 return None
         step, loss, throughput, step_time_s, tokens = values
-        trainer.progressed(self.memory.setdefault(trainer.name, {}))
+        trainer.progressed(self.memory.setdefault(trainer.name, {}), step)
         self._note(trainer.name)
         rank = None
         if not columns.all_ranks:

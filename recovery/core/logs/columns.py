@@ -28,7 +28,7 @@ def from_ms(value: float) -> float:
 class Columns:
     """Where the values of a progress line stand in it: the step as ten digits at most, the others as `fields.NUMBER`.
 
-    `in_seconds` makes a step time of what the trainer prints.
+    `in_seconds` makes a step time of what the trainer prints. A step below `first` is none.
     """
 
     rule: str
@@ -39,11 +39,12 @@ class Columns:
     in_seconds: Callable[[float], float | None] = float
     tokens: slice | None = None
     all_ranks: bool = True
+    first: int = 0
 
     def values(self, text: str) -> Values | None:
-        """None where the step is beyond what any trainer counts."""
+        """None where the step is none, or beyond what any trainer counts."""
         step = int(text[self.step])
-        if step > MAX_STEP:
+        if not self.first <= step <= MAX_STEP:
             return None
         step_time = _number(text, self.step_time)
         if step_time is not None:
@@ -70,8 +71,8 @@ class InColumns(Format):
         """Where the values stand if `text` is a progress line. Digits may be exchanged for others: it is the same."""
         raise NotImplementedError
 
-    def progressed(self, memory: Memory) -> None:
-        """A progress line was read: what it makes of the format's memory."""
+    def progressed(self, memory: Memory, step: int) -> None:
+        """A progress line was read, with its step: what it makes of the format's memory."""
 
     def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         """What a line says that is none of progress."""
@@ -82,8 +83,8 @@ class InColumns(Format):
         values = columns.values(line.text) if columns else None
         if columns is None or values is None:
             return self.other(line, memory)
-        self.progressed(memory)
         step, loss, throughput, step_time_s, tokens = values
+        self.progressed(memory, step)
         return (
             Mark(
                 kind=SignalKind.PROGRESS, rule=columns.rule, step=step, loss=loss, throughput=throughput,

@@ -53,6 +53,7 @@ def test_a_bar_of_tqdms_behind_the_table_of_layers_is_seen_at_its_first_state() 
         ("saving checkpoint at iteration     840 to /ckpt/run", "--log-interval"),
         ("[titan] 2026-02-03 04:05:06,700 - root - INFO - Training starts at step 1.", "metrics.log_freq"),
         ("[Rank 0] [Torch] Checkpoint x is about to be saved!", "steps_per_print"),
+        ("[Rank 0] time (ms) | fwd: 7.82 | bwd: 10.32 | bwd_allreduce: 8.89 | step: 87.79", "log_level"),
     ],
 )  # fmt: skip
 def test_each_trainer_is_told_of_its_own_switch(line: str, advice: str) -> None:

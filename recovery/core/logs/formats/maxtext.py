@@ -75,7 +75,7 @@ class _MaxText(InColumns):
             all_ranks=False,
         )  # fmt: skip
 
-    def progressed(self, memory: Memory) -> None:
+    def progressed(self, memory: Memory, step: int) -> None:
         memory.pop("evaluating", None)
 
     def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:

@@ -66,7 +66,7 @@ class _Megatron(InColumns):
             in_seconds=from_ms,
         )
 
-    def progressed(self, memory: Memory) -> None:
+    def progressed(self, memory: Memory, step: int) -> None:
         memory.pop("no_tracker", None)
 
     def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:

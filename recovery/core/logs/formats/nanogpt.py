@@ -46,7 +46,7 @@ class _NanoGpt(InColumns):
             in_seconds=from_ms,
         )  # fmt: skip
 
-    def progressed(self, memory: Memory) -> None:
+    def progressed(self, memory: Memory, step: int) -> None:
         memory.clear()
 
     def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:

@@ -64,13 +64,13 @@ class _NeMo(InColumns):
             step_time=span(_SECONDS.search(text)),
         )  # fmt: skip
 
-    def progressed(self, memory: Memory) -> None:
+    def progressed(self, memory: Memory, step: int) -> None:
         memory.pop("evaluating", None)
 
     def other(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         text = line.text
         if mark := _first_epoch(text):
-            self.progressed(memory)
+            self.progressed(memory, mark.step or 0)
             return (mark,)
         if found := _VALIDATION.search(text):
             return _validation(found, memory)

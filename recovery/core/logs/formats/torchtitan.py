@@ -60,7 +60,7 @@ class _Torchtitan(InColumns):
             all_ranks=False,
         )  # fmt: skip
 
-    def progressed(self, memory: Memory) -> None:
+    def progressed(self, memory: Memory, step: int) -> None:
         memory.clear()
         memory["began"] = True
 
@@ -69,7 +69,7 @@ class _Torchtitan(InColumns):
         if mark is None:
             return ()
         if mark.kind is S.FRESH_START:
-            self.progressed(memory)
+            self.progressed(memory, mark.step or 0)
         return (mark,)
 
 
