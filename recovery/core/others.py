@@ -14,6 +14,8 @@ from datetime import datetime
 from recovery.core.types import JobState
 
 ALIVE = frozenset({JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING})
+# … on this cluster or, by this cluster's word, on another one of its federation, as long as no end is known
+SOMEWHERE = ALIVE | {JobState.REVOKED}
 WAITS_FOR_ANOTHER = "Dependency"  # Slurm's word while --dependency (afterany, singleton, …) is not fulfilled
 NEVER = "DependencyNeverSatisfied"
 
@@ -48,13 +50,15 @@ def chained(job_id: str, others: Sequence[OtherJob]) -> OtherJob | None:
 
 def said_of(other: OtherJob) -> str:
     """As a clause."""
+    if other.state is JobState.REVOKED:
+        return f"another cluster of the federation has job {other.job_id} of this run"
     if other.state is not JobState.PENDING:
         return f"job {other.job_id} of this run has started since the fault"
     return f"job {other.job_id} of this run already waits{', held' if other.held else ' in the queue'}"
 
 
 def _goes_on(other: OtherJob, job_id: str, *, failed_at: datetime) -> bool:
-    if other.state not in ALIVE or other.ran_beside or _together(other.job_id, job_id):
+    if other.state not in SOMEWHERE or other.ran_beside or _together(other.job_id, job_id):
         return False
     if other.state is JobState.PENDING:
         return other.state_reason not in (WAITS_FOR_ANOTHER, NEVER)

@@ -52,6 +52,8 @@ class JobFacts:
     delay_measured: bool = True  # else the delay is Slurm's default, not what this cluster said
     around: Around = field(default_factory=Around)
     outbreak: str = ""  # number of the open outbreak that its failure is part of: no node is left out meanwhile
+    federation: str = ""  # that its cluster is in
+    origin: str = ""  # the other cluster of it where the job was submitted
     avoid: tuple[str, ...] = ()  # suspects that the policy lets a restart keep away from, the worst first
     room: int = 0  # so many more nodes the breaker's caps let us exclude
 
@@ -62,6 +64,8 @@ def recommend(
     """One proposal. NOTHING is one too, with its reason and what a person can do instead."""
     checkpoint = newest_complete(facts)
     alone = [past for past in history if not past.shared]  # what failed with others tells of no loop of its own
+    if job.origin and (nothing := _why_not_from_here(diagnosis, facts, job, alone)):
+        return _proposal(ActionKind.NOTHING, (), nothing, (diagnosis.reason,), checkpoint, facts, job)
     if not job.forgotten and (found := instead_of_nothing(diagnosis, facts, job.around, alone, held=job.held)):
         said = (diagnosis.reason, *found.reasons)
         return _proposal(found.action, (), found.headline, said, checkpoint, facts, job, parameters=found.parameters)
@@ -74,7 +78,9 @@ def recommend(
     nodes += suspects
     action = ActionKind.REQUEUE_EXCLUDING if nodes else ActionKind.REQUEUE
     kept_away = f"Left out as suspects: {listed(suspects)}; failures of other runs began there." if suspects else ""
+    anywhere = "Slurm may start it again on any cluster of its federation: only on this one can it be followed here."
     reasons = [diagnosis.reason, note, kept_away, _checkpoint_reason(checkpoint, facts), _delay(job), *_past(history)]
+    reasons.append(anywhere if job.federation else "")
     headline = _headline(nodes, checkpoint, facts)
     return _proposal(action, nodes, headline, tuple(filter(None, reasons)), checkpoint, facts, job)
 
@@ -110,6 +116,20 @@ def _why_nothing(diagnosis: Diagnosis, facts: AttemptFacts, job: JobFacts) -> st
     if diagnosis.exclude is Exclude.HOLD:
         return "Wait: this looks like an incident of the fabric or the storage. Requeue by hand when it is over."
     return _why_not_this_job(job)
+
+
+# What holds the job on the way, or excludes nodes: in a federation its origin alone can do that and go on seeing it.
+OF_ORIGIN = frozenset({ActionKind.HOLD, ActionKind.RELEASE, ActionKind.RESTORE_OLDER, ActionKind.REQUEUE_EXCLUDING})
+
+
+def _why_not_from_here(diagnosis: Diagnosis, facts: AttemptFacts, job: JobFacts, history: Sequence[PastFailure]) -> str:
+    found = instead_of_nothing(diagnosis, facts, job.around, history, held=job.held)
+    if found is None or found.action not in OF_ORIGIN:
+        return ""
+    return (
+        f"Do nothing from here: the job was submitted on cluster {job.origin} of the federation, and what would help "
+        f"({found.action.replace('_', ' ')}) can only be done there."
+    )
 
 
 def _why_not_this_job(job: JobFacts) -> str:
@@ -155,6 +175,11 @@ def _exclusion(diagnosis: Diagnosis, job: JobFacts) -> tuple[tuple[str, ...], st
         return (), f"{listed(diagnosis.nodes)} is already excluded."
     if job.outbreak:
         return (), held_back(nodes, job.outbreak)
+    if job.origin:
+        return (), (
+            f"{listed(nodes)} should be left out, but the job was submitted on cluster {job.origin} of the federation, "
+            "and only there exclusions can be set: not excluded, so it may land there again."
+        )
     by_name = [node for node in nodes if node in job.required_nodes]
     if by_name:
         return (), f"{listed(by_name)} should be left out, but the job was submitted for it by name: not excluded."
@@ -174,7 +199,7 @@ def _exclusion(diagnosis: Diagnosis, job: JobFacts) -> tuple[tuple[str, ...], st
 
 def _suspects(nodes: tuple[str, ...], job: JobFacts) -> tuple[str, ...]:
     """Suspects that the restart keeps away from beside `nodes`; while an outbreak is open none."""
-    if job.outbreak:
+    if job.outbreak or job.origin:
         return ()
     taken = (*job.excluded_nodes, *nodes, *job.required_nodes)
     return avoidable(

@@ -29,6 +29,7 @@ class JobState(StrEnum):
     BOOT_FAIL = "boot_fail"
     DEADLINE = "deadline"
     REQUEUED = "requeued"  # of an attempt only: it ended because the job was put back into the queue
+    REVOKED = "revoked"  # another cluster of the federation has the job: here it never ran, and nothing failed
     UNKNOWN = "unknown"  # the scheduler gave no answer that we can name
 
     @property
@@ -49,6 +50,7 @@ TERMINAL_STATES = frozenset(
         JobState.BOOT_FAIL,
         JobState.DEADLINE,
         JobState.REQUEUED,
+        JobState.REVOKED,
     }
 )
 

@@ -43,6 +43,7 @@ JOB_WORDS: dict[JobState, StateWords] = {
     JobState.BOOT_FAIL: W("Boot failure", "✕", "critical", "Its nodes did not boot."),
     JobState.DEADLINE: W("Deadline", "✕", "warning", "It could no longer end before its deadline."),
     JobState.REQUEUED: W("Requeued", "◐", "info", "This attempt ended because the job was put back into the queue."),
+    JobState.REVOKED: W("Elsewhere", "↗", "muted", "Another cluster of the federation has the job; here it never ran."),
     JobState.UNKNOWN: W("Unknown", "?", "warning", "The scheduler gave no answer that can be named."),
 }
 

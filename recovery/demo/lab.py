@@ -46,7 +46,9 @@ class SlurmLab:
         *,
         base_port: int,
         nodes: int = 4,
+        cluster: str = "lab",
         accounting: bool = False,
+        accounts_in: str = "",
         rest: bool = False,
         gpus_per_node: int = 0,
         nodes_per_switch: int = 0,
@@ -58,7 +60,9 @@ class SlurmLab:
         self.spec = LabSpec(
             base_port=base_port,
             nodes=nodes,
+            cluster=cluster,
             accounting=accounting,
+            accounts_in=accounts_in,
             rest=rest,
             gpus_per_node=gpus_per_node,
             nodes_per_switch=nodes_per_switch,
@@ -140,9 +144,11 @@ class SlurmLab:
         services, host = self._services, lab_host.short_host_name()
         lab_conf.write_files(self.spec, root=self.root, host=host, release=services.release())
         services.start_munge()
-        if self.spec.accounting:
+        if self.spec.accounts_in:
+            services.add_cluster(self.spec.cluster)
+        elif self.spec.accounting:
             services.start_database()
-            services.start_slurmdbd()
+            services.start_slurmdbd(self.spec.cluster)
         services.start_slurmctld()
         for name in self.node_names:
             services.start_slurmd(name)
@@ -208,7 +214,7 @@ class SlurmLab:
 
     def start_accounting(self) -> None:
         with self._locked():
-            self._services.start_slurmdbd()
+            self._services.start_slurmdbd(self.spec.cluster)
 
     # --- use ---------------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,9 @@ class LabSpec:
 
     nodes: int = 4
     base_port: int = 17000
+    cluster: str = "lab"  # ClusterName
     accounting: bool = False
+    accounts_in: str = ""  # the folder of another lab, with accounting, whose slurmdbd keeps this one's accounts too
     rest: bool = False  # slurmrestd, on a unix socket and with JWT on a port
     gpus_per_node: int = 0  # counted only: no device files, nothing is bound
     nodes_per_switch: int = 0  # as Slurm is told: leaf1 has n1, n2, …, and core all leaves; 0: no topology
@@ -94,7 +96,7 @@ def slurm_conf(spec: LabSpec, *, root: Path, host: str) -> str:
     # The ping of a lost node takes about this long, so it decides how fast NODE_FAIL comes; 10 is Slurm's default.
     message_timeout_s = min(10, spec.slurmd_timeout_s)
     lines = [
-        "ClusterName=lab",
+        f"ClusterName={spec.cluster}",
         f"SlurmctldHost={host}(127.0.0.1)",
         f"SlurmctldPort={spec.base_port + _CONTROLLER}",
         f"SrunPortRange={first_srun}-{spec.base_port + PORTS - 1}",
@@ -161,11 +163,22 @@ def _accounting(spec: LabSpec, root: Path) -> list[str]:
     return [
         "AccountingStorageType=accounting_storage/slurmdbd",
         "AccountingStorageHost=localhost",
-        f"AccountingStoragePort={spec.base_port + _ACCOUNTING}",
+        f"AccountingStoragePort={accounting_port(spec)}",
         f"AccountingStoragePass={root}/run/munge.socket",  # else sacct looks for the host's own munge
         "AccountingStoreFlags=job_comment,job_script",
         *(["AccountingStorageTRES=gres/gpu"] if spec.gpus_per_node else []),
     ]
+
+
+def accounting_port(spec: LabSpec) -> int:
+    """Where the lab's slurmdbd listens, or that of the lab whose accounting it shares. Raises LabError."""
+    if not spec.accounts_in:
+        return spec.base_port + _ACCOUNTING
+    try:
+        keeper = LabSpec.from_json((Path(spec.accounts_in) / "lab.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError) as error:
+        raise LabError(f"{spec.accounts_in} holds no lab whose accounting could be shared: {error}") from error
+    return accounting_port(keeper)
 
 
 def _nodes(spec: LabSpec, host: str) -> list[str]:
@@ -233,9 +246,11 @@ def write_files(spec: LabSpec, *, root: Path, host: str, release: tuple[int, int
     # From 23.11 on the cgroup plugin starts whatever ProctrackType says; older releases can't read this word.
     if release >= (23, 11):
         _write(etc / "cgroup.conf", "CgroupPlugin=disabled\n")
-    if spec.accounting:
+    if spec.accounting and not spec.accounts_in:
         _write(etc / "slurmdbd.conf", slurmdbd_conf(spec, root=root), mode=0o600)
-    if not (etc / "munge.key").exists():
+    if spec.accounts_in:  # daemons of one slurmdbd have to trust each other
+        _write(etc / "munge.key", (Path(spec.accounts_in) / "etc" / "munge.key").read_text(), mode=0o600)
+    elif not (etc / "munge.key").exists():
         _write(etc / "munge.key", secrets.token_hex(64), mode=0o600)
     if spec.rest and not jwt_key(root).exists():
         _write(jwt_key(root), secrets.token_hex(32), mode=0o600)

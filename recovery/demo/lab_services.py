@@ -88,13 +88,16 @@ class LabServices:
             ["mariadb-admin", "--no-defaults", "-S", f"{run}/mysql.sock", "ping"], of="mariadbd", timeout_s=30
         )
 
-    def start_slurmdbd(self) -> None:
+    def start_slurmdbd(self, cluster: str) -> None:
         # It takes slurmdbd.conf from the folder of SLURM_CONF, and MariaDB's client library reads the socket's path.
         self._start("slurmdbd", ["slurmdbd", "-D"], MYSQL_UNIX_PORT=str(self.root / "run" / "mysql.sock"))
-        show = ["sacctmgr", "-n", "show", "cluster", "lab", "format=cluster"]
-        self._await_answer(show, of="slurmdbd", timeout_s=15)
-        if "lab" not in self.run(*show):
-            self.run("sacctmgr", "-i", "-Q", "add", "cluster", "lab")
+        self._await_answer(["sacctmgr", "-n", "show", "cluster"], of="slurmdbd", timeout_s=15)
+        self.add_cluster(cluster)
+
+    def add_cluster(self, cluster: str) -> None:
+        """Known to accounting before its slurmctld asks."""
+        if not self.run("sacctmgr", "-n", "show", "cluster", cluster, "format=cluster").split():
+            self.run("sacctmgr", "-i", "-Q", "add", "cluster", cluster)
 
     def start_slurmctld(self) -> None:
         self._start("slurmctld", ["slurmctld", "-D", "-i", "-f", str(self.conf)])

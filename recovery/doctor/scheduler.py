@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from recovery.core.speech import duration
+from recovery.core.speech import duration, listed
 from recovery.doctor.results import Group, Result, State
 from recovery.models import Cluster
 from recovery.slurm.base import Can, Health
@@ -27,6 +27,8 @@ def examine_settings(cluster: Cluster, health: Health, *, attempts: Can, at: dat
         yield store_flags(health, at=at)
     yield requeue_delay(health, at=at)
     yield min_job_age(cluster, health, at=at)
+    if health.federation:
+        yield federation(cluster, health, at=at)
 
 
 def _result(what: str, detail: str, state: State, *, at: datetime, remedy: str = "") -> Result:
@@ -79,6 +81,21 @@ def requeue_delay(health: Health, *, at: datetime) -> Result:
     if health.requeue_delay_s > 31:
         remedy = "To shorten it: AuthInfo=cred_expire=30 in slurm.conf (5 at least), then restart the Slurm daemons."
     return _result("requeue delay", detail, State.GOOD, remedy=remedy, at=at)
+
+
+def federation(cluster: Cluster, health: Health, *, at: datetime) -> Result:
+    """Its other clusters are looked for among ours by what their last pictures said."""
+    siblings = listed(health.siblings)
+    detail = (
+        f"this cluster is in {health.federation}, with {siblings}: a job that was put back may start there, where this "
+        "cluster's case can't follow it; of a job that was submitted there holds and exclusions are not touched from "
+        "here"
+    )
+    ours = Cluster.objects.filter(federation=health.federation, enabled=True).exclude(pk=cluster.pk).count()
+    if ours >= len(health.siblings):
+        return _result("federation", detail, State.GOOD, at=at)
+    remedy = f"Let {siblings} be clusters of this desk too (`manage.py set_cluster`), each by a slurm.conf of its own."
+    return _result("federation", detail, State.ATTENTION, remedy=remedy, at=at)
 
 
 def min_job_age(cluster: Cluster, health: Health, *, at: datetime) -> Result:

@@ -26,8 +26,9 @@ class Cluster(Leased):
 
     release = models.CharField(max_length=40, blank=True)
     accounting = models.BooleanField(default=False)
+    federation = models.CharField(max_length=100, blank=True, default="")  # that it is in; "" for none, or not told
     requeue_delay_s = models.FloatField(default=121)  # Slurm's own default: cred_expire 120 s, plus 1
-    health_at = models.DateTimeField(null=True, blank=True)  # when the three above were asked for
+    health_at = models.DateTimeField(null=True, blank=True)  # when the four above were asked for
     seen_at = models.DateTimeField(null=True, blank=True)  # when the reading of the last good picture began
     tried_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)  # of the last try; "" when it was good

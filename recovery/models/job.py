@@ -86,6 +86,8 @@ class Job(models.Model):
     features = models.CharField(max_length=300, blank=True)  # the constraint as it was written: "h100&ib"
     reservation = models.CharField(max_length=200, blank=True)
     qos = models.CharField(max_length=100, blank=True)
+    # of the federation: where it was submitted, "" where that is this cluster; then this one only runs it
+    origin = models.CharField(max_length=100, blank=True, default="")
     unique_id = models.CharField(max_length=40, blank=True)  # Slurm's own (SLUID) of the newest attempt, if any
     restart_count = models.IntegerField(default=0)
     submitted_at = models.DateTimeField()  # overwritten by Slurm at each requeue

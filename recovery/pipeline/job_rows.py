@@ -20,8 +20,8 @@ from recovery.slurm.base import JobRecord
 JOB_FIELDS = (
     "name", "user", "raw_id", "account", "partition", "comment", "options", "comment_error", "work_dir", "stdout",
     "stderr", "requeueable", "node_count", "gpus", "time_limit_s", "state", "state_reason", "held", "eligible_at",
-    "excluded_nodes", "required_nodes", "features", "reservation", "qos", "unique_id", "restart_count", "submitted_at",
-    "seen_at", "vanished_at", "unknown_reason", "listed", "record_key",
+    "excluded_nodes", "required_nodes", "features", "reservation", "qos", "unique_id", "origin", "restart_count",
+    "submitted_at", "seen_at", "vanished_at", "unknown_reason", "listed", "record_key",
 )  # fmt: skip
 ATTEMPT_FIELDS = ("state", "state_reason", "started_at", "ended_at", "exit_code", "exit_signal", "nodes", "gpus")
 
@@ -90,7 +90,7 @@ def fill_job(job: Job, record: JobRecord, *, now: datetime) -> None:
     job.excluded_nodes, job.required_nodes = list(record.excluded_nodes), list(record.required_nodes)
     job.features, job.reservation = record.features[:300], record.reservation[:200]
     job.restart_count, job.submitted_at = record.restart_count, record.submitted_at
-    job.unique_id = record.unique_id[:40]
+    job.unique_id, job.origin = record.unique_id[:40], record.origin[:100]
     job.seen_at, job.listed, job.record_key = now, True, record_key(record)
     job.vanished_at, job.unknown_reason = None, ""
 

@@ -65,7 +65,7 @@ def seen(record: JobRecord) -> Seen:
     return Seen(
         state=record.state, restart_count=record.restart_count, hold=hold_of(record), requeueable=record.requeueable,
         nodes=record.nodes, excluded_nodes=record.excluded_nodes, time_limit_s=record.time_limit_s,
-        admin_comment=record.admin_comment,
+        admin_comment=record.admin_comment, federated=record.federated, origin=record.origin,
     )  # fmt: skip
 
 

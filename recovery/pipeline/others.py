@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.db.models import F, Q
 
-from recovery.core.others import ALIVE, OtherJob, chained, said_of, took_up
+from recovery.core.others import ALIVE, SOMEWHERE, OtherJob, chained, said_of, took_up
 from recovery.core.types import ActionKind, FindingKind, JobState
 from recovery.models import Action, Attempt, Incident, Job, Recommendation
 from recovery.pipeline.job_rows import new_job
@@ -17,21 +17,32 @@ from recovery.slurm.base import JobRecord
 
 
 def in_picture(incident: Incident, job: Job) -> list[OtherJob]:
-    """Those of the run beside `job` that have not ended, by what is stored: two queries at most."""
-    rows = Job.objects.filter(run=incident.run_id, vanished_at=None, state__in=ALIVE).exclude(pk=job.pk)
+    """Those of the run beside `job` that have not ended, by what is stored: two queries at most.
+
+    In a federation also those of the run by the same key on its other clusters.
+    """
+    rows = Job.objects.filter(_of_run(incident, job), vanished_at=None, state__in=SOMEWHERE).exclude(pk=job.pk)
     jobs = list(rows.order_by("first_submitted_at", "pk"))
     if not jobs:
         return []
     beside = _ran_beside(incident)
     now = Attempt.objects.filter(job__in=jobs, number=F("job__restart_count"))
     started = dict(now.values_list("job_id", "started_at"))
+    ended = set(now.filter(state=JobState.REVOKED).exclude(ended_at=None).values_list("job_id", flat=True))
     return [
         OtherJob(
             job_id=each.job_id, state=JobState(each.state), state_reason=each.state_reason, held=each.held,
             started_at=started.get(each.pk), ran_beside=each.pk in beside,
         )
         for each in jobs
+        if each.pk not in ended
     ]  # fmt: skip
+
+
+def _of_run(incident: Incident, job: Job) -> Q:
+    own = Q(run=incident.run_id)
+    federation = job.cluster.federation
+    return own | Q(run__key=incident.run.key, run__cluster__federation=federation) if federation else own
 
 
 def in_records(action: Action, job: Job, records: Iterable[JobRecord]) -> list[OtherJob]:
@@ -45,7 +56,7 @@ def in_records(action: Action, job: Job, records: Iterable[JobRecord]) -> list[O
             ran_beside=each.job_id in beside,
         )
         for each in records
-        if each.state in ALIVE
+        if (each.state in ALIVE or (each.state is JobState.REVOKED and each.ended_at is None))
         and each.user == job.user
         and each.job_id != job.job_id
         and f"{MARK}{action.key}" not in each.admin_comment

@@ -26,7 +26,7 @@ from django.db.models import Q
 from recovery import audit
 from recovery.access import SYSTEM
 from recovery.models import Cluster
-from recovery.pipeline.believe import believe_jobs, believe_nodes
+from recovery.pipeline.believe import believe_jobs, believe_nodes, believed_of_federation
 from recovery.pipeline.outage import outage_fields, repair_outage
 from recovery.pipeline.repair import repair_unknown
 from recovery.pipeline.store_jobs import store_jobs
@@ -95,12 +95,15 @@ def _read(cluster: Cluster, *, client: SlurmClient, now: datetime) -> _Reading:
     believe_nodes(cluster, nodes)
     jobs = None if picture.jobs is None else _newest_of_each(picture.jobs)
     known = {} if jobs is None else listed_jobs(cluster)
+    mark = picture.mark
     if jobs is not None:
+        jobs, sure = believed_of_federation(jobs, known)
+        mark = mark if sure else ""
         believe_jobs(jobs, known, client=client)
     if health is not None:
         nodes = with_switches(nodes, client=client)
     layout = read_layout(cluster, client=client, now=now)
-    return _Reading(jobs=jobs, mark=picture.mark, nodes=nodes, known=known, health=health, layout=layout)
+    return _Reading(jobs=jobs, mark=mark, nodes=nodes, known=known, health=health, layout=layout)
 
 
 def _is_health_due(cluster: Cluster, now: datetime) -> bool:
@@ -141,6 +144,7 @@ def _cluster_fields(cluster: Cluster, reading: _Reading, *, now: datetime) -> di
         fields |= {
             "release": reading.health.release, "accounting": reading.health.accounting,
             "requeue_delay_s": reading.health.requeue_delay_s, "health_at": now,
+            "federation": reading.health.federation[:100],
         }  # fmt: skip
     return fields
 

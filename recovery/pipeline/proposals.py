@@ -11,6 +11,7 @@ from typing import Any
 from recovery.core.diagnose.exits import HELD
 from recovery.core.instead import Instead, restoring
 from recovery.core.lifecycle import ActionState
+from recovery.core.recommend import OF_ORIGIN
 from recovery.core.speech import duration, listed, steps
 from recovery.core.types import ActionKind, CheckpointState, JobState
 from recovery.models import Action, Attempt, Checkpoint, Cluster, Incident, Node
@@ -55,7 +56,22 @@ def build(action: ActionKind, asked: Asked) -> Instead:
     errors += _unknown_nodes(asked.cluster, asked.exclude_nodes)
     if errors:
         raise Invalid(errors)
+    if why := _why_not_in_federation(action, asked.attempt):
+        raise Invalid([f"action: {why}"])
     return _BUILDERS[action](asked)
+
+
+def _why_not_in_federation(action: ActionKind, attempt: Attempt) -> str:
+    """As core/plans judges it again before each call; "" where nothing speaks against it."""
+    job = attempt.job
+    if job.origin and action in OF_ORIGIN:
+        return (
+            f"the job was submitted on cluster {job.origin} of the federation; holds and exclusions are set there, by "
+            "that cluster's own desk or by hand."
+        )
+    if action is ActionKind.HOLD and job.cluster.federation and attempt.state != JobState.PENDING:
+        return "in a federation a job that runs is not held: when it is released Slurm starts it a second time."
+    return ""
 
 
 def _why_unknown(action: ActionKind, name: str) -> str:
@@ -85,7 +101,7 @@ def offered(attempt: Attempt) -> list[ActionKind]:
         ActionKind.RESTORE_OLDER: waits or ended,
         ActionKind.NOTHING: True,
     }
-    return [kind for kind, fit in fits.items() if fit]
+    return [kind for kind, fit in fits.items() if fit and not _why_not_in_federation(kind, attempt)]
 
 
 def _unknown_nodes(cluster: Cluster, names: Sequence[str]) -> list[str]:
@@ -99,7 +115,7 @@ def _state(asked: Asked, *states: JobState) -> None:
         raise Invalid([f"action: the job is {state} now; that is only for one that is {' or '.join(states)}."])
 
 
-_ENDED = tuple(state for state in JobState if state.is_terminal and state is not JobState.CANCELLED)
+_ENDED = tuple(state for state in JobState if state.is_terminal and state not in (JobState.CANCELLED, JobState.REVOKED))
 
 
 def _requeue(asked: Asked) -> Instead:

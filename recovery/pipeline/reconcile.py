@@ -196,6 +196,11 @@ def _watch(incident: Incident, *, now: datetime) -> None:
         advance(
             incident, IncidentState.RESTORING, now=now, why=why, resolved_by_others=True, acted_at=follower.started_at
         )
+    elif attempt.job.state == JobState.REVOKED and attempt.job.restart_count > attempt.number:
+        why = "The job was put back into the queue, and another cluster of the federation took it up."
+        by_others = incident.acted_at is None
+        acted_at = incident.acted_at or now
+        advance(incident, IncidentState.RESTORING, now=now, why=why, resolved_by_others=by_others, acted_at=acted_at)
     elif anew:
         advance(incident, IncidentState.DETECTED, now=now, why=anew, deadline_at=None)
     elif _is_over(incident, now=now):

@@ -153,7 +153,9 @@ class _Changes:
             self.ended.append((attempt, f"Slurm shows attempt {record.restart_count} of job {job.job_id}."))
 
     def _update_attempt(self, record: JobRecord, attempt: Attempt) -> None:
-        if JobState(attempt.state).is_terminal and attempt.state != record.state and not record.state.is_terminal:
+        was = JobState(attempt.state)
+        ended = was.is_terminal and was is not JobState.REVOKED  # what another cluster had may come back
+        if ended and was is not record.state and (record.state is JobState.REVOKED or not record.state.is_terminal):
             return  # an ended attempt does not live again: the next attempt will say so with its own restart count
         before = job_rows.attempt_row(attempt)
         job_rows.fill_attempt(attempt, record)

@@ -27,6 +27,11 @@ from recovery.pipeline.verify_facts import Sight, look_at, saves_elsewhere, step
 
 HELD = timedelta(minutes=1)  # a job that was put back and released is not held; a picture may be a little older
 HELD_AGAIN = "The job is back in the queue, but held"
+# What a case says whose job went on where it can't be followed.
+ELSEWHERE_NOW = (
+    "Another cluster of the federation has started the job: whether it restores can't be seen here. Look at it there, "
+    "then close this case."
+)
 GONE = timedelta(minutes=10)  # so long a job that waits may be missing from the list before it is said
 # A restarted job that is cancelled is often submitted anew, changed: so long its run is waited for before the case
 # ends.
@@ -84,7 +89,10 @@ def _never_started(incident: Incident, *, now: datetime) -> None:
     if not verifies:
         return
     store_checks(incident, waiting_checks(incident, now=now))
-    if job.held and incident.acted_at and now - incident.acted_at > HELD:
+    if job.state == JobState.REVOKED:
+        why = ELSEWHERE_NOW
+        advance(incident, IncidentState.NEEDS_PERSON, now=now, why=why, alarm=why, deadline_at=None)
+    elif job.held and incident.acted_at and now - incident.acted_at > HELD:
         alarm = (
             f"{HELD_AGAIN} ({job.state_reason}). Either somebody holds it, or the controller "
             f"was restarted before it had written our release down. If nobody does: scontrol release {job.job_id}"

@@ -155,6 +155,9 @@ class JobRecord:
     reservation: str = ""
     admin_comment: str = ""
     unique_id: str = ""  # Slurm's own identity of this execution (SLUID), where the release has one
+    federated: bool = False  # a job of a federation: Slurm may start it on several clusters
+    origin: str = ""  # in a federation: where it was submitted, "" where that is this cluster
+    copy: bool = False  # in a federation: it only waits here beside its origin, and was not started here
     raw_id: str = ""  # the number of its record: of an array task its own, which %j gives; "" where it isn't told
 
 
@@ -258,6 +261,8 @@ class Health:
     store_flags: tuple[str, ...] = ()  # AccountingStoreFlags: "job_comment", "job_script", …
     controller_time: datetime | None = None  # its clock when it answered, to the second
     cluster_name: str = ""  # ClusterName of its slurm.conf, "" where the back end can't tell
+    federation: str = ""  # the federation that it is in, "" for none and where the back end can't tell
+    siblings: tuple[str, ...] = ()  # the other clusters of that federation
 
 
 class RightsLevel(StrEnum):

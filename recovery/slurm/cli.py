@@ -6,6 +6,7 @@ Writes: `scontrol requeue`, `hold`, `update`, …, `scancel`, `sbatch`.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,6 +14,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from recovery.slurm import (
+    cli_federation,
     cli_jobs,
     cli_json,
     cli_rights,
@@ -45,6 +47,7 @@ from recovery.slurm.base import (
 from recovery.slurm.cli_commands import Commands, error_of
 from recovery.slurm.cli_squeue import Listing, Row
 from recovery.slurm.command import Answer
+from recovery.slurm.federation import Place, placed
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import check_job_id
 from recovery.slurm.states import check_not_drained
@@ -78,7 +81,11 @@ class CliClient(SlurmClient):
         started = time.monotonic()
         answer = self._run("scontrol", "show", "config")
         latency_s = time.monotonic() - started
-        return _parsed(answer, lambda output: cli_scontrol.health(output, latency_s=latency_s))
+        found = _parsed(answer, lambda output: cli_scontrol.health(output, latency_s=latency_s))
+        with suppress(SlurmError):  # whoever shows its configuration is there
+            name, siblings = cli_federation.federation(self._run(*cli_federation.SHOW).output)
+            return dataclasses.replace(found, federation=name, siblings=siblings)
+        return found
 
     def rights(self) -> Rights:
         user = self._commands.whoami()
@@ -99,13 +106,14 @@ class CliClient(SlurmClient):
             self._confirm_no_jobs()
         reasons = self._reasons(found)
         now = plain or listing.digest(reasons)
-        return JobsPicture(jobs=None if now == mark else self._records(found, reasons), mark=now)
+        return JobsPicture(jobs=None if now == mark else self._records(self._placed(found), reasons), mark=now)
 
     def job(self, job_id: str) -> JobRecord:
         """One job costs a look at one job; of an array, at all its tasks."""
         check_job_id(job_id)
         found = [row for row in self._rows(self._squeue(f"--jobs={job_id}")) if row.job_id == job_id]
-        for record in self._records(found, self._reasons(found)):
+        placed = self._placed(found, f"--jobs={job_id}")
+        for record in self._records(placed, self._reasons(found)):
             return record
         raise JobNotFound("the controller knows no such job", tried=f"squeue --jobs={job_id}", permanent=True)
 
@@ -126,18 +134,18 @@ class CliClient(SlurmClient):
 
     def nodes(self) -> list[NodeRecord]:
         # Releases after 22.05 answer in groups of alike nodes: --Node makes a group of each.
-        answer = self._run("sinfo", "--json", "--all", "--Node")
+        answer = self._run("sinfo", "--json", "--all", "--local", "--Node")
         found = _parsed(answer, cli_json.parse_nodes)
         if not found:
             raise SlurmUnreachable("the answer names no node", tried=answer.tried)
         return found
 
     def partitions(self) -> list[PartitionRecord]:
-        answer = self._run("scontrol", "--oneliner", "--all", "show", "partition")
+        answer = self._run("scontrol", "--local", "--oneliner", "--all", "show", "partition")
         return _parsed(answer, cli_scontrol.partitions)
 
     def reservations(self) -> list[ReservationRecord]:
-        answer = self._run("scontrol", "--oneliner", "--all", "show", "reservation")
+        answer = self._run("scontrol", "--local", "--oneliner", "--all", "show", "reservation")
         return _parsed(answer, cli_scontrol.reservations)
 
     def topology(self) -> dict[str, str]:
@@ -232,18 +240,27 @@ class CliClient(SlurmClient):
         except BadAnswer as error:
             raise SlurmUnreachable(f"the answer can't be used: {error}", tried=listing.tried) from error
 
-    def _records(self, found: list[Row], reasons: dict[str, str]) -> list[JobRecord]:
-        ending = cli_squeue.ending(found)[:MANY_ENDING]
+    def _placed(self, found: list[Row], *options: str) -> list[tuple[Row, Place | None]]:
+        """Each job with its place in a federation; without those that were revoked, before or between the questions."""
+        found = cli_federation.with_ids(found)
+        if not cli_federation.is_asked_for(found):
+            return [(row, None) for row in found]
+        answer = self._run("squeue", *cli_squeue.OPTIONS, *options, cli_federation.FORMAT)
+        places = _parsed(answer, cli_federation.places)
+        return [(row, places[row.raw_id]) for row in found if row.raw_id in places]
+
+    def _records(self, found: list[tuple[Row, Place | None]], reasons: dict[str, str]) -> list[JobRecord]:
+        ending = cli_squeue.ending([row for row, _ in found])[:MANY_ENDING]
         allocated = {row.raw_id: self._allocated(row) for row in ending}
         try:
-            return [cli_jobs.record(row, allocated=allocated, reasons=reasons) for row in found]
+            return [placed(cli_jobs.record(row, allocated=allocated, reasons=reasons), at) for row, at in found]
         except BadAnswer as error:
             raise SlurmUnreachable(f"the answer can't be used: {error}", tried="squeue") from error
 
     def _allocated(self, row: Row) -> tuple[str, ...]:
         """All nodes of a job that is ending; () where it has gone in between."""
         try:
-            answer = self._run("scontrol", "--details", "show", "job", row.raw_id)
+            answer = self._run("scontrol", "--local", "--details", "show", "job", row.raw_id)
         except JobNotFound:
             return ()
         return cli_scontrol.allocated_nodes(answer.output, row)
@@ -263,7 +280,7 @@ class CliClient(SlurmClient):
 
     def _confirm_no_jobs(self) -> None:
         """No jobs at all is said by another command, too, or was not seen."""
-        answer = self._run("scontrol", "--oneliner", "show", "job")
+        answer = self._run("scontrol", "--local", "--oneliner", "show", "job")
         if answer.output.strip() != cli_scontrol.NO_JOBS:
             raise SlurmUnreachable("squeue lists no job, scontrol does", tried=f"squeue, {answer.tried}")
 

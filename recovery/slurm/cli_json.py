@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recovery.core.types import JobState
-from recovery.slurm import hostlist, job_paths
+from recovery.slurm import federation, hostlist, job_paths
 from recovery.slurm import json_values as values
 from recovery.slurm.base import JobRecord, NodeRecord
 from recovery.slurm.job_gpus import gpus_in_gres, gpus_of
@@ -34,7 +34,12 @@ _ESSENTIAL = (
 
 def parse_jobs(answer: str) -> list[JobRecord]:
     """Every job of a `squeue --json` answer. Raises BadAnswer."""
-    return [job_record(entry) for entry in _entries(answer, "jobs")]
+    return [job_record(entry) for entry in with_ids(_entries(answer, "jobs"))]
+
+
+def with_ids(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without those whose id was taken away, since another cluster of a federation has the job."""
+    return [e for e in entries if values.number(e, "job_id") or "REVOKED" not in values.words(e, "job_state")]
 
 
 def reasons(answer: str) -> dict[str, str]:
@@ -89,7 +94,7 @@ def job_record(entry: Mapping[str, Any]) -> JobRecord:
     user = _user(entry)
     stdout, stderr = _outputs(entry, raw_id=raw_id, user=user, nodes=node_list)
     waits = state is JobState.PENDING
-    return JobRecord(
+    record = JobRecord(
         job_id=_job_id(entry, raw_id),
         raw_id=str(raw_id),
         name=values.text(entry, "name"),
@@ -124,6 +129,12 @@ def job_record(entry: Mapping[str, Any]) -> JobRecord:
         admin_comment=values.text(entry, "admin_comment"),
         unique_id=_unique_id(entry),
     )
+    return federation.placed(record, place_of(entry))
+
+
+def place_of(entry: Mapping[str, Any]) -> federation.Place:
+    here, origin = values.text(entry, "cluster"), values.text(entry, "federation_origin")
+    return federation.Place(here=here, origin=origin, active=values.text(entry, "federation_siblings_active"))
 
 
 def _unique_id(entry: Mapping[str, Any]) -> str:

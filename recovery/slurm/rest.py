@@ -38,7 +38,7 @@ from recovery.slurm.names import check_job_id
 from recovery.slurm.rest_attempts import job_id_of, parse_attempts
 from recovery.slurm.rest_auth import TokenSource, no_token
 from recovery.slurm.rest_door import RestDoor
-from recovery.slurm.rest_http import Request, RestHttp, path_of
+from recovery.slurm.rest_http import HttpAnswer, Request, RestHttp, path_of
 from recovery.slurm.rest_json import NoSuchCall
 from recovery.slurm.states import check_not_drained
 
@@ -147,13 +147,30 @@ class RestClient(SlurmClient):
         check_job_id(job_id)
         request = Request(method="GET", path=self._door.path("job", _leader(job_id)))
         answer = self._door.send(request)
-        data = rest_json.whole(answer)
-        entries = self._door.parsed(lambda: self._shaped("job", rest_json.entries(data, "jobs")), tried=answer.tried)
-        for entry in entries:
+        for entry in self._of_this_cluster(answer, _leader(job_id)):
             record = self._door.parsed(partial(cli_json.job_record, entry), tried=answer.tried)
             if record.job_id == job_id:
                 return record, entry
         raise JobNotFound("the controller knows no such job", tried=answer.tried, permanent=True)
+
+    def _of_this_cluster(self, answer: HttpAnswer, leader: str) -> list[dict[str, Any]]:
+        """The records of one job, of the answer to its id. In a federation that asks all of its clusters (and says in
+        words of its own that none has it), so that there they are taken out of this cluster's list of all jobs."""
+        try:
+            data = rest_json.whole(answer)
+        except SlurmUnreachable as error:
+            if rest_json.NONE_OF_FEDERATION not in error.message:
+                raise
+        else:
+            found = self._door.parsed(lambda: self._shaped("job", rest_json.entries(data, "jobs")), tried=answer.tried)
+            if not any(values.text(entry, "federation_origin") for entry in found):
+                return found
+
+        def parse(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            keys = ("job_id", "array_job_id", "het_job_id")
+            return [e for e in self._shaped("job", entries) if int(leader) in [values.number(e, key) for key in keys]]
+
+        return self._list("jobs", parse)
 
     def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
         version = self._door.needed(Operation.ATTEMPTS)
@@ -328,7 +345,7 @@ class RestClient(SlurmClient):
             raise SlurmRefused(message, tried=error.tried, permanent=True) from error
 
     def _jobs(self, entries: list[dict[str, Any]]) -> list[JobRecord]:
-        return [cli_json.job_record(entry) for entry in self._shaped("job", entries)]
+        return [cli_json.job_record(entry) for entry in cli_json.with_ids(self._shaped("job", entries))]
 
     def _shaped(self, kind: rest_versions.Kind, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return rest_versions.newest_shape(self._door.version(), kind, entries)

@@ -62,13 +62,14 @@ def attempt_of(entry: Mapping[str, Any], *, job_id: str, number: int) -> Attempt
     """Raises BadAnswer."""
     times = _mapping(entry, "time")
     state, ended = _end(entry)
-    code, signal = _exit(entry) if state.is_terminal else (None, None)
+    ran = state is not JobState.REVOKED  # else another cluster of the federation has it
+    code, signal = _exit(entry) if state.is_terminal and ran else (None, None)
     return AttemptRecord(
         job_id=job_id,
         number=number,
         state=state,
         submitted_at=_submitted(entry),
-        started_at=_time(times, "start"),
+        started_at=_time(times, "start") if ran else None,
         ended_at=ended if state.is_terminal else None,
         exit_code=code,
         exit_signal=signal,

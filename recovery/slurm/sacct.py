@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from recovery.core.types import JobState
-from recovery.slurm import hostlist
+from recovery.slurm import federation, hostlist
 from recovery.slurm.base import AttemptRecord
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import user_name
@@ -30,7 +30,7 @@ _NO_TIME = frozenset({"", "None", "Unknown"})
 def arguments(job_ids: Sequence[str], *, since: datetime) -> list[str]:
     """The arguments for sacct. Times are read and written in UTC (the caller sets TZ)."""
     start = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    options = ["--duplicates", "--noheader", "--parsable2", f"--delimiter={DELIMITER}"]
+    options = ["--local", "--duplicates", "--noheader", "--parsable2", f"--delimiter={DELIMITER}"]
     return [*options, f"--format={','.join(COLUMNS)}", f"--starttime={start}", f"--jobs={','.join(job_ids)}"]
 
 
@@ -104,16 +104,19 @@ def _submitted(row: _Row) -> datetime:
 
 def _attempt(row: _Row, steps: Sequence[_Row], number: int) -> AttemptRecord:
     state, ended = _end(row, next((step for step in steps if step.step == "batch"), None))
+    if federation.never_ran(re.split(r"[_+]", row.name)[0], state, nodes=row.nodes):
+        state = JobState.REVOKED
+    ran = state is not JobState.REVOKED  # else another cluster of the federation has it, and its exit code is of there
     cancelled = _CANCELLED_BY.fullmatch(row.state)
     return AttemptRecord(
         job_id=row.name,
         number=number,
         state=state,
         submitted_at=_submitted(row),
-        started_at=row.started,
+        started_at=row.started if ran else None,
         ended_at=ended if state.is_terminal else None,
-        exit_code=row.exit_code if state.is_terminal else None,
-        exit_signal=(row.signal or None) if state.is_terminal else None,
+        exit_code=row.exit_code if state.is_terminal and ran else None,
+        exit_signal=(row.signal or None) if state.is_terminal and ran else None,
         nodes=row.nodes,
         cancelled_by=user_name(int(cancelled[1])) if cancelled else "",
         step_exit_codes=tuple(_shell_code(step) for step in steps if step.step.isdigit() and step.ended),

@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from recovery.slurm import hostlist, job_paths
+from recovery.core.types import JobState
+from recovery.slurm import federation, hostlist, job_paths
 from recovery.slurm.base import JobRecord
 from recovery.slurm.job_gpus import gpus_of
 from recovery.slurm.job_paths import PathFacts
@@ -64,7 +65,15 @@ def columns(offered: str) -> dict[str, str]:
 
 def arguments(start: datetime, end: datetime, asked: Sequence[str], separator: str) -> list[str]:
     """The arguments for sacct, all users. Times are read and written in UTC (the caller sets TZ)."""
-    options = ["--allusers", "--duplicates", "--allocations", "--noheader", "--parsable", f"--delimiter={separator}"]
+    options = [
+        "--local",
+        "--allusers",
+        "--duplicates",
+        "--allocations",
+        "--noheader",
+        "--parsable",
+        f"--delimiter={separator}",
+    ]
     options += [f"--state={','.join(ENDS)}", f"--starttime={_written(start)}", f"--endtime={_written(end, up=True)}"]
     return [*options, f"--format={','.join(asked)}"]
 
@@ -77,14 +86,17 @@ def ended(answer: str, names: Sequence[str], separator: str, *, start: datetime,
 
 
 def numbered(records: Iterable[JobRecord]) -> list[JobRecord]:
-    """By their ends, each with its place among those of its job as restart count, where it has none of its own."""
+    """By their ends, each with its place among those of its job as restart count, where it has none of its own.
+
+    Those that another cluster of the federation ran count, and are left out then.
+    """
     places: dict[str, int] = {}
     told: list[JobRecord] = []
     for record in sorted(records, key=lambda record: record.submitted_at):
         place = max(places.get(record.job_id, 0), record.restart_count)
         places[record.job_id] = place + 1
         told.append(dataclasses.replace(record, restart_count=place))
-    return sorted(told, key=_end)
+    return sorted((record for record in told if record.state is not JobState.REVOKED), key=_end)
 
 
 def _end(record: JobRecord) -> datetime:
@@ -115,6 +127,8 @@ def _record(row: Row) -> JobRecord | None:
     if submitted is None or exit_code is None:
         raise BadAnswer(f"job {row['job_id']} has no submit time or no exit code")
     nodes = _nodes(row["nodes"])
+    if federation.never_ran(row["raw_id"], state, nodes=nodes):
+        state = JobState.REVOKED
     user = _text(row["user"]) or _user(row["uid"])
     stdout, stderr = (_path(row, row.get(name, ""), user=user, nodes=nodes) for name in ("stdout", "stderr"))
     node_count = len(nodes) or _number(row["node_count"])

@@ -12,7 +12,7 @@ from recovery.slurm.base import HELD_BY_REQUEUE, NodeRecord, SlurmRefused
 
 # One word of Slurm's each. Flags come before base states: a job that is COMPLETING is so whatever it was before.
 _FLAGS: tuple[tuple[str, JobState], ...] = (
-    ("REVOKED", JobState.COMPLETED),  # another cluster of the federation runs it: nothing of it failed here
+    ("REVOKED", JobState.REVOKED),  # before COMPLETING, and before the base state that it goes with
     ("COMPLETING", JobState.COMPLETING),
     ("STAGE_OUT", JobState.COMPLETING),
     ("REQUEUED", JobState.PENDING),

@@ -72,6 +72,8 @@ class TogetherClient(SlurmClient):
             min_job_age_s=read.min_job_age_s if act.min_job_age_s is None else act.min_job_age_s,
             store_flags=act.store_flags or read.store_flags,
             cluster_name=read.cluster_name or act.cluster_name,
+            federation=read.federation or act.federation,
+            siblings=read.siblings or act.siblings,
         )
 
     def rights(self) -> Rights:

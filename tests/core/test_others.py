@@ -31,6 +31,7 @@ def other(state: JobState = JobState.PENDING, job_id: str = "12", **fields: Any)
         (other(JobState.RUNNING, started_at=EARLIER), False),
         (other(ran_beside=True), False),  # both were put back when their node went
         (other(JobState.FAILED, started_at=LATER), False),
+        (other(JobState.REVOKED), True),  # another cluster of the federation has it
         (other(job_id="11_4"), False),
         (other(job_id="11+1"), False),
         (other(job_id="111_3"), True),

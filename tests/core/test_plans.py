@@ -223,3 +223,49 @@ def _check(step: Step, world: World, kind: ActionKind, of: str) -> None:
         assert node is not None
         assert "incident-1-1-0" in node.reason
         assert not node.down
+
+
+# --- federations ------------------------------------------------------------------------------------------------------
+
+OF_ORIGIN = {Step.REQUEUE_HOLD, Step.SET_EXCLUDED_NODES, Step.HOLD, Step.RELEASE}
+ON_JOB = set(Step) - {Step.DRAIN_NODE, Step.RESUME_NODE, Step.SUBMIT}
+JOB_KINDS = [kind for kind in KINDS if kind not in (A.DRAIN, A.RESUME, A.RESUBMIT)]
+
+
+@pytest.mark.parametrize("kind", JOB_KINDS)
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_job_that_was_submitted_elsewhere_is_never_held_released_or_excluded_from(
+    kind: ActionKind, data: st.DataObject
+) -> None:
+    state = data.draw(st.sampled_from(S))
+    hold, restarts = data.draw(st.sampled_from(Hold)), data.draw(st.integers(0, 1))
+    begun = data.draw(st.lists(st.sampled_from(sorted(OF_ORIGIN | {Step.REQUEUE})), max_size=2))
+    seen = job(state, hold=hold, restart_count=restarts, federated=True, origin="fa")
+    found = next_step(intent(kind, state, *begun), World(job=seen, tracker=TORN))
+    assert found.step not in OF_ORIGIN
+
+
+@pytest.mark.parametrize("kind", JOB_KINDS)
+def test_nothing_is_asked_of_a_job_that_another_cluster_has(kind: ActionKind) -> None:
+    for state in (S.FAILED, S.REVOKED, S.PENDING, S.RUNNING):
+        found = next_step(intent(kind, state), World(job=job(S.REVOKED, federated=True), tracker=TORN))
+        assert not found.step.is_call, (kind, state, found)
+
+
+def test_a_job_of_a_federation_that_runs_is_never_held() -> None:
+    """Slurm 22.05 started such a job a second time when it was released."""
+    for state, step in ((S.RUNNING, Step.REFUSE), (S.PENDING, Step.HOLD)):
+        found = next_step(intent(A.HOLD, state), World(job=job(state, federated=True)))
+        assert found.step is step
+    held = World(job=job(S.RUNNING, hold=Hold.ADMIN, federated=True))
+    assert next_step(intent(A.RELEASE, S.RUNNING, of="us"), held).step is Step.REFUSE
+
+
+def test_a_job_that_its_origin_puts_back_reads_ended_for_a_moment() -> None:
+    for origin, state, step in (
+        ("fa", S.CANCELLED, Step.WAIT), ("fa", S.REVOKED, Step.WAIT), ("", S.CANCELLED, Step.REFUSE),
+    ):  # fmt: skip
+        seen = World(job=job(state, federated=True, origin=origin))
+        assert next_step(intent(A.REQUEUE, S.RUNNING, Step.REQUEUE), seen).step is step
+        assert next_step(intent(A.REQUEUE, S.RUNNING), seen).step is Step.REFUSE

@@ -268,3 +268,28 @@ def test_what_failed_with_others_is_no_loop_of_its_own() -> None:
 def test_that_an_earlier_failure_went_away_elsewhere_is_said() -> None:
     got = recommend(PLAIN, FAILED, JOB, [past(C.GPU_HARDWARE, nodes=("gpu-09",), elsewhere=True)])
     assert "An earlier failure on gpu-09 did not come back when the run went on elsewhere." in got.reasons
+
+
+# --- federations ------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_job_that_was_submitted_elsewhere_no_node_is_excluded() -> None:
+    got = propose(diagnosis(), federation="fed", origin="fa", avoid=("gpu-03",), room=4)
+    assert (got.action, got.exclude_nodes) == (ActionKind.REQUEUE, ())
+    assert any("submitted on cluster fa of the federation" in reason for reason in got.reasons)
+
+
+def test_a_restart_in_a_federation_says_that_it_may_start_elsewhere() -> None:
+    said = [
+        any("any cluster of its federation" in reason for reason in propose(federation=f).reasons) for f in ("fed", "")
+    ]
+    assert said == [True, False]
+
+
+def test_what_only_the_origin_can_do_is_not_proposed_from_elsewhere() -> None:
+    held = Around(held_by_slurm=True)
+    waits = replace(FAILED, state=JobState.PENDING, state_reason="launch_failed_requeued_held")
+    assert propose(facts=waits, around=held, held=True).action is ActionKind.RELEASE
+    got = propose(facts=waits, around=held, held=True, federation="fed", origin="fa")
+    assert got.action is ActionKind.NOTHING
+    assert "submitted on cluster fa" in got.headline

@@ -163,7 +163,7 @@ def test_writes_are_plain_argument_lists(slurm: FakeSlurm) -> None:
         ["scancel", "--verbose", "12"],
         ["scontrol", "update", "JobId=12", "TimeLimit=2"],
         ["scontrol", "update", "JobId=12", "AdminComment=by hand see 4"],
-        ["sinfo", "--json", "--all", "--Node"],
+        ["sinfo", "--json", "--all", "--local", "--Node"],
         ["scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=bad GPU"],
         ["scontrol", "update", "NodeName=n1", "State=RESUME"],
         ["scontrol", "update", "JobId=12_3", "ExcNodeList="],

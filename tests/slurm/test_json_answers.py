@@ -142,7 +142,7 @@ def test_text_that_no_database_stores_is_made_storable() -> None:
         (["NODE_FAIL"], JobState.NODE_FAIL),
         (["OUT_OF_MEMORY"], JobState.OUT_OF_MEMORY),
         (["LAUNCH_FAILED", "NODE_FAIL"], JobState.NODE_FAIL),
-        (["CANCELLED", "REVOKED"], JobState.COMPLETED),
+        (["CANCELLED", "REVOKED"], JobState.REVOKED),
         (["SOMETHING_NEW"], JobState.UNKNOWN),
         ([], JobState.UNKNOWN),
     ],

@@ -250,6 +250,18 @@ def test_min_job_age_is_held_against_the_poll_interval(age: float | None, state:
         assert "--poll-interval 6" in result.remedy
 
 
+@pytest.mark.django_db
+def test_a_federation_says_what_follows_and_wants_all_its_clusters_here() -> None:
+    cluster = make_cluster(name="fb", federation="fed")
+    health = replace(HEALTH, federation="fed", siblings=("fa",))
+    alone = next(r for r in scheduler.examine_settings(cluster, health, attempts=YES, at=NOW) if r.what == "federation")
+    assert (alone.state, "may start there" in alone.detail) == (State.ATTENTION, True)
+    assert "Let fa be" in alone.remedy
+    make_cluster(name="fa", federation="fed")
+    assert scheduler.federation(cluster, health, at=NOW).state is State.GOOD
+    assert "federation" not in [r.what for r in scheduler.examine_settings(cluster, HEALTH, attempts=YES, at=NOW)]
+
+
 def test_accounting_that_is_set_up_is_not_said_to_answer() -> None:
     assert "set to keep" in scheduler.accounting(HEALTH, YES, at=NOW).detail
 

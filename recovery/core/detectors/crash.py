@@ -50,6 +50,8 @@ def detect_crash(facts: AttemptFacts, limits: Limits) -> Finding | None:
     """
     if facts.state is JobState.COMPLETED:
         sentence = _hidden_failure(facts)
+    elif facts.state is JobState.REVOKED:
+        sentence = ""
     elif facts.state is JobState.CANCELLED:
         sentence = f"Slurm says that the job was cancelled{f' by {facts.cancelled_by}' if facts.cancelled_by else ''}."
     elif facts.state is JobState.PENDING and facts.state_reason in HELD:

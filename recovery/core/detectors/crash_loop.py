@@ -9,7 +9,9 @@ from recovery.core.speech import steps
 from recovery.core.types import AttemptFacts, Evidence, JobState, Role
 
 # What ended it from outside says nothing of the program, however often it comes at one step.
-FROM_OUTSIDE = frozenset({JobState.COMPLETED, JobState.CANCELLED, JobState.PREEMPTED, JobState.REQUEUED})
+FROM_OUTSIDE = frozenset(
+    {JobState.COMPLETED, JobState.CANCELLED, JobState.PREEMPTED, JobState.REQUEUED, JobState.REVOKED}
+)
 REMEDY = (
     "Another restart will end there too: look at what is special about that step (data, memory, a save), or restore an "
     "older checkpoint."

@@ -39,7 +39,7 @@ _STATE_SAID = {  # what the last of Slurm's lines in a log says of the job's end
 
 def cancelled(facts: AttemptFacts, clues: Clues) -> Verdict | None:
     """A person, or a program in a person's name, ended the job: it is never restarted, whatever else is true."""
-    ended_otherwise = (JobState.COMPLETED, JobState.RUNNING, JobState.REQUEUED)
+    ended_otherwise = (JobState.COMPLETED, JobState.RUNNING, JobState.REQUEUED, JobState.REVOKED)
     if facts.state is JobState.CANCELLED or (facts.cancelled_by and facts.state not in ended_otherwise):
         who = f" by {facts.cancelled_by}" if facts.cancelled_by else ""
         return Verdict(

@@ -30,6 +30,9 @@ def settle_verdict(facts: AttemptFacts) -> Verdict:
     if facts.state is JobState.COMPLETED:
         text = "The job completed its work."
         return Verdict(failure_class=C.COMPLETED, restart=Restart.NO, confidence=0.95, reason=text)
+    if facts.state is JobState.REVOKED:
+        text = "Another cluster of the federation has the job: nothing of it ran here."
+        return Verdict(failure_class=C.NOT_A_FAILURE, restart=Restart.NO, confidence=0.95, reason=text)
     if facts.blind_reason:
         text = f"The job can't be observed: {facts.blind_reason.rstrip('.')}."
         return Verdict(failure_class=C.UNKNOWN, restart=Restart.NO, confidence=0.3, reason=text)

@@ -16,7 +16,7 @@ from recovery.core.ledger.spans import to_us
 from recovery.core.types import JobState
 
 # A run whose last attempt ended so is over, whatever case is still open on it.
-ENDED_WELL = frozenset({JobState.COMPLETED, JobState.CANCELLED})
+ENDED_WELL = frozenset({JobState.COMPLETED, JobState.CANCELLED, JobState.REVOKED})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recovery.core.plans.base import Hold, Intent, NewJob, Next, NodeSeen, Seen, Step, TrackerSeen, World
+from recovery.core.plans.base import Hold, Intent, NewJob, Next, NodeSeen, Seen, Step, TrackerSeen, World, stop
 from recovery.core.plans.nodes import drain, resume
 from recovery.core.plans.queue import cancel, extend, hold, release
 from recovery.core.plans.requeue import requeue
@@ -96,7 +96,28 @@ MARK = Next(step=Step.SET_ADMIN_COMMENT, reason="Our key is left on the job.")
 def next_step(intent: Intent, world: World) -> Next:
     """What to do next so that `intent` comes about exactly once."""
     found = RULES[intent.kind].plan(intent, world)
+    old = world.job if intent.kind is not A.RESUBMIT else None  # what that one releases is a job of its own
+    if old is not None and (why := _why_not_in_federation(old, found.step)):
+        return stop(intent, why)
     return MARK if _wants_mark(intent, world.job, found) else found
+
+
+_OF_ORIGIN = frozenset({Step.REQUEUE_HOLD, Step.SET_EXCLUDED_NODES, Step.HOLD, Step.RELEASE})
+_OF_NODES = frozenset({Step.DRAIN_NODE, Step.RESUME_NODE})
+
+
+def _why_not_in_federation(job: Seen, step: Step) -> str:
+    """As a clause; "" where the step is safe. Both were seen on Slurm 22.05 (docs/back-ends.md)."""
+    if job.state is JobState.REVOKED and step.is_call and step not in _OF_NODES:
+        return "another cluster of the federation has the job now, and what is asked of it here would be done there"
+    if step in _OF_ORIGIN and job.origin:
+        return (
+            f"the job was submitted on cluster {job.origin} of the federation: a hold or an exclusion is that "
+            "cluster's to set, and from here the job would be lost sight of"
+        )
+    if step in (Step.HOLD, Step.RELEASE) and job.federated and job.state is not JobState.PENDING:
+        return "in a federation a job that runs must not be held: when it is released Slurm starts it a second time"
+    return ""
 
 
 def _wants_mark(intent: Intent, job: Seen | None, found: Next) -> bool:

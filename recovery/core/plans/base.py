@@ -85,6 +85,8 @@ class Seen:
     excluded_nodes: tuple[str, ...]
     time_limit_s: float | None = None
     admin_comment: str = ""
+    federated: bool = False  # Slurm may start it on several clusters
+    origin: str = ""  # the other cluster where it was submitted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

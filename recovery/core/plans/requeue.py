@@ -18,6 +18,9 @@ from recovery.core.plans.base import (
 )
 from recovery.core.types import ActionKind, JobState
 
+# What a job of a federation reads for a moment when the cluster where it was submitted puts it back (seen on 22.05).
+_PUTTING_BACK = frozenset({JobState.CANCELLED, JobState.REVOKED})
+
 
 def requeue(intent: Intent, world: World) -> Next:
     seen = world.job
@@ -49,6 +52,9 @@ def _stop(intent: Intent, why: str) -> Next:
 def _before(intent: Intent, seen: Seen) -> Next:
     if seen.state is JobState.COMPLETING:
         return COMPLETING
+    if seen.state in _PUTTING_BACK and seen.origin and intent.has_begun(Step.REQUEUE):
+        reason = f"Cluster {seen.origin} of the federation ends the job here; whether it is put back shows in a moment."
+        return Next(step=Step.WAIT, reason=reason)
     if why := changed(intent, seen):
         return _stop(intent, why)
     if not seen.requeueable:

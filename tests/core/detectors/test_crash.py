@@ -39,6 +39,7 @@ def test_an_attempt_that_has_not_ended_has_not_crashed(state: JobState) -> None:
 
 def test_a_completed_attempt_has_not_crashed() -> None:
     assert detect(ended(JobState.COMPLETED, exit_code=0, samples=samples(5)), LIMITS) == []
+    assert detect(ended(JobState.REVOKED, exit_code=None), LIMITS) == []
 
 
 def test_a_cancel_is_recorded_with_who() -> None:

@@ -1,0 +1,175 @@
+"""A cluster of a federation: what is another one's is not its own, and what moved is said to have moved."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from recovery.core.lifecycle import IncidentState
+from recovery.core.types import ActionKind, JobState
+from recovery.models import Attempt, Cluster, Event, Incident, Job
+from recovery.pipeline import others, poll, proposals, verify
+from recovery.slurm.base import AttemptRecord, Health
+from tests.pipeline.conftest import START, Desk
+
+S = JobState
+JOB = "67108867"
+
+
+@pytest.fixture
+def fed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """On the cluster `fb`, of which `fa` is the origin of most jobs."""
+    health = Health(
+        release="22.05.8", accounting=True, requeue_delay_s=6, latency_s=0, federation="fed", siblings=("fa",)
+    )
+    monkeypatch.setattr(desk.slurm, "health", lambda: health)
+    desk.slurm.accounting = True
+    return desk
+
+
+def look(fed: Desk) -> None:
+    fed.now += timedelta(seconds=2)
+    assert poll.poll_cluster(Cluster.objects.get(name="lab"), client=fed.slurm, now=fed.now).observed
+
+
+def enter(fed: Desk, state: JobState, **fields: Any) -> None:
+    fed.submit(JOB, state=state, federated=True, **{"origin": "fa", "submitted_at": START, **fields})
+
+
+def state_of(job_id: str = JOB) -> str:
+    return Job.objects.get(job_id=job_id).state
+
+
+def test_what_only_waits_here_beside_its_origin_is_not_this_clusters_job(fed: Desk) -> None:
+    enter(fed, S.PENDING, copy=True)
+    look(fed)
+    assert not Job.objects.exists()
+    assert Cluster.objects.get().federation == "fed"
+    enter(fed, S.RUNNING, started_at=fed.now, nodes=("n1",))
+    look(fed)
+    assert (state_of(), Job.objects.get().origin) == (S.RUNNING, "fa")
+    enter(fed, S.PENDING, copy=True, restart_count=1, submitted_at=fed.now)  # it was put back, and may come back here
+    look(fed)
+    assert (state_of(), Attempt.objects.count()) == (S.PENDING, 2)
+
+
+def test_a_copy_that_started_elsewhere_is_told_so_by_accounting(fed: Desk) -> None:
+    enter(fed, S.RUNNING, started_at=fed.now, nodes=("n1",))
+    look(fed)
+    enter(fed, S.PENDING, copy=True, restart_count=1, submitted_at=fed.now)
+    look(fed)
+    put_back = fed.slurm.table.pop(JOB)
+    fed.slurm.history = [
+        AttemptRecord(job_id=JOB, number=1, state=S.REVOKED, submitted_at=put_back.submitted_at, ended_at=fed.now)
+    ]
+    look(fed)
+    assert state_of() == S.REVOKED
+    fed.tick(times=3)
+    assert not Incident.objects.exclude(attempt__number=0).exists()
+    assert fed.incident.alarm.startswith(verify.ELSEWHERE_NOW)
+
+
+def test_a_job_that_another_cluster_had_may_come_back_as_the_same_attempt(fed: Desk) -> None:
+    enter(fed, S.REVOKED, origin="")
+    look(fed)
+    fed.tick(times=2)
+    enter(fed, S.RUNNING, origin="", started_at=fed.now, nodes=("n1",))
+    look(fed)
+    attempt = Attempt.objects.get()
+    assert (attempt.state, attempt.closed_at) == (S.RUNNING, None)
+
+
+def test_a_job_from_elsewhere_is_cancelled_when_two_pictures_say_so(fed: Desk) -> None:
+    """When its origin puts it back it reads CANCELLED for a moment."""
+    fed.slurm.marks = True
+    enter(fed, S.RUNNING, started_at=fed.now, nodes=("n1",))
+    look(fed)
+    enter(fed, S.CANCELLED, started_at=fed.now, ended_at=fed.now, nodes=("n1",))
+    look(fed)
+    assert (state_of(), Attempt.objects.get().state) == (S.COMPLETING, S.COMPLETING)
+    look(fed)
+    assert (state_of(), Attempt.objects.get().state) == (S.CANCELLED, S.CANCELLED)
+
+
+def test_a_job_from_elsewhere_that_is_put_back_was_never_cancelled(fed: Desk) -> None:
+    enter(fed, S.RUNNING, started_at=fed.now, nodes=("n1",))
+    look(fed)
+    enter(fed, S.CANCELLED, started_at=fed.now, ended_at=fed.now, nodes=("n1",))
+    look(fed)
+    enter(fed, S.PENDING, copy=True, restart_count=1, submitted_at=fed.now)
+    look(fed)
+    assert list(Attempt.objects.order_by("number").values_list("state", flat=True)) == [S.REQUEUED, S.PENDING]
+    assert not Event.objects.filter(verb="job.vanished").exists()
+
+
+def test_how_an_attempt_ended_stays_when_its_record_loses_its_place(fed: Desk) -> None:
+    """Between a requeue and the copy that follows it."""
+    enter(fed, S.RUNNING, started_at=fed.now, nodes=("n1",))
+    look(fed)
+    enter(fed, S.FAILED, started_at=fed.now, ended_at=fed.now, exit_code=3, nodes=("n1",))
+    look(fed)
+    enter(fed, S.REVOKED, copy=True)
+    look(fed)
+    attempt = Attempt.objects.get()
+    assert (attempt.state, attempt.exit_code) == (S.FAILED, 3)
+
+
+def case(fed: Desk) -> Incident:
+    """A job that failed here, with its case."""
+    enter(fed, S.RUNNING, started_at=fed.now, nodes=("n1", "n2"))
+    look(fed)
+    fed.log.write_text("CUDA error: uncorrectable ECC error encountered\n")
+    record = fed.slurm.table[JOB]
+    enter(fed, S.FAILED, started_at=record.started_at, ended_at=fed.now, exit_code=1, nodes=("n1", "n2"))
+    fed.tick_until(lambda: Incident.objects.exclude(recommendations=None).exists())
+    return fed.incident
+
+
+def test_a_restart_that_went_to_another_cluster_ends_with_a_person(fed: Desk) -> None:
+    incident = case(fed)
+    Incident.objects.update(state=IncidentState.RESTORING, acted_at=fed.now)
+    Job.objects.update(state=S.REVOKED)
+    incident.refresh_from_db()
+    verify.verify_incident(incident, now=fed.now)
+    incident.refresh_from_db()
+    assert (incident.state, incident.alarm.startswith(verify.ELSEWHERE_NOW)) == (IncidentState.NEEDS_PERSON, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "blocks"), [(S.RUNNING, False, True), (S.REVOKED, False, True), (S.REVOKED, True, False)]
+)
+@pytest.mark.parametrize("where", ["lab", "fa", "alien"])
+def test_a_run_that_goes_on_on_another_cluster_of_the_federation_is_not_started_twice(
+    fed: Desk, where: str, state: JobState, ended: bool, blocks: bool
+) -> None:
+    incident = case(fed)
+    old = incident.attempt.job
+    if where != "lab":
+        Cluster.objects.create(
+            name=where, backend="cli", federation="fed" if where == "fa" else "", next_look_at=fed.now
+        )
+    cluster = Cluster.objects.get(name=where)
+    run = type(incident.run).objects.get_or_create(
+        cluster=cluster, key=incident.run.key, defaults={"name": "x", "user": "ada", "created_at": fed.now}
+    )[0]
+    other = Job.objects.create(
+        cluster=cluster, run=run, job_id="134217730", first_submitted_at=fed.now, submitted_at=fed.now, seen_at=fed.now,
+        state=state, restart_count=0,
+    )  # fmt: skip
+    Attempt.objects.create(
+        job=other, number=0, state=state, submitted_at=fed.now, seen_at=fed.now, ended_at=fed.now if ended else None,
+        started_at=fed.now if state is S.RUNNING else None,
+    )  # fmt: skip
+    found = others.in_the_way(ActionKind.REQUEUE, old, others.in_picture(incident, old), incident)
+    assert (found is not None) is (blocks and where != "alien")
+
+
+def test_people_are_not_offered_what_only_the_origin_can_do(fed: Desk) -> None:
+    attempt = case(fed).attempt
+    kinds = set(proposals.offered(attempt))
+    assert ActionKind.REQUEUE in kinds
+    assert not kinds & {ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER, ActionKind.HOLD}
+    attempt.state = S.REVOKED
+    assert ActionKind.REQUEUE not in proposals.offered(attempt)

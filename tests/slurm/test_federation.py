@@ -1,0 +1,185 @@
+"""What two real clusters of one federation answered (tests/slurm/record_federation.py), read by each back end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from recovery.core.types import JobState
+from recovery.slurm import cli_federation, cli_jobs, cli_json, cli_squeue, federation, sacct, sacct_jobs
+from recovery.slurm.base import JobNotFound, JobRecord, SlurmUnreachable
+from recovery.slurm.federation import Place
+from recovery.slurm.json_values import BadAnswer
+from tests.slurm import record
+from tests.slurm.fake_slurm import JOB, FakeSlurm, squeue_answer
+from tests.slurm.record_federation import FOLDER
+from tests.slurm.rest_server import Asked, Said, Server, whole
+
+S = JobState
+DIAG = whole(statistics={"req_time": 1_796_000_000})
+IDS = dict(line.split() for line in (FOLDER / "jobs.txt").read_text().splitlines())
+SINCE = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def read(name: str) -> str:
+    return (FOLDER / name).read_text()
+
+
+def by_text(cluster: str) -> list[JobRecord]:
+    rows = cli_squeue.rows(read(f"{cluster}_squeue.txt"), record.SEPARATOR)
+    excluded = cli_squeue.excluded_nodes(read(f"{cluster}_excluded.txt"))
+    places = cli_federation.places(read(f"{cluster}_places.txt"))
+    found = cli_federation.with_ids([row._replace(excluded=excluded[row.raw_id]) for row in rows])
+    return [federation.placed(cli_jobs.record(r, allocated={}, reasons={}), places[r.raw_id]) for r in found]
+
+
+def by_json(cluster: str) -> list[JobRecord]:
+    return cli_json.parse_jobs(read(f"{cluster}_squeue.json"))
+
+
+READS: Mapping[str, Callable[[str], list[JobRecord]]] = {"text": by_text, "json": by_json}
+
+
+@pytest.fixture(params=READS)
+def told(request: pytest.FixtureRequest) -> Callable[[str], dict[str, JobRecord]]:
+    """The jobs of a cluster by their kind; each id comes once."""
+
+    def tell(cluster: str) -> dict[str, JobRecord]:
+        found = {job.job_id: job for job in READS[request.param](cluster)}
+        assert len(found) == len(READS[request.param](cluster))
+        return {kind: found[job_id] for kind, job_id in IDS.items() if job_id in found}
+
+    return tell
+
+
+def test_where_a_job_was_submitted_there_is_a_record_of_it_that_ran_nowhere(
+    told: Callable[[str], dict[str, JobRecord]],
+) -> None:
+    jobs = told("fa")
+    assert {kind: job.state for kind, job in jobs.items()} == {
+        "failed": S.REVOKED, "running": S.REVOKED, "waiting": S.PENDING,
+    }  # fmt: skip
+    assert all((job.federated, job.origin, job.copy) == (True, "", False) for job in jobs.values())
+    for kind, over in (("failed", True), ("running", False)):
+        job = jobs[kind]
+        assert (job.started_at, job.exit_code, job.nodes) == (None, None, ())
+        assert (job.ended_at is not None) is over
+
+
+def test_where_it_runs_it_tells_where_it_was_submitted(told: Callable[[str], dict[str, JobRecord]]) -> None:
+    jobs = told("fb")
+    assert {kind: (job.state, job.origin, job.copy) for kind, job in jobs.items()} == {
+        "failed": (S.FAILED, "fa", False), "running": (S.RUNNING, "fa", False), "own": (S.RUNNING, "", False),
+        "waiting": (S.PENDING, "fa", True),
+    }  # fmt: skip
+    assert (jobs["failed"].exit_code, len(jobs["running"].nodes)) == (3, 1)
+
+
+def test_a_record_without_an_id_is_no_job_and_blinds_nobody() -> None:
+    raw = json.loads(read("fa_squeue.json"))["jobs"]
+    assert None in [job["job_id"] for job in raw]
+    assert str(federation.NO_ID) in read("fa_places.txt")
+    nameless = {"job_id": None, "job_state": "RUNNING"}
+    with pytest.raises(BadAnswer):
+        cli_json.parse_jobs(json.dumps({"jobs": [nameless], "errors": []}))
+
+
+def test_accounting_says_of_a_job_that_another_cluster_has_that_it_never_started() -> None:
+    here, there = (sacct.attempts_by_job(read(f"{name}_sacct.txt"), list(IDS.values())) for name in ("fa", "fb"))
+    (tracked,), (ran,) = here[IDS["failed"]], there[IDS["failed"]]
+    assert (tracked.state, tracked.started_at, tracked.exit_code) == (S.REVOKED, None, None)
+    assert (ran.state, ran.exit_code) == (S.FAILED, 3)
+    assert "--local" in sacct.arguments(["1"], since=SINCE)
+    assert "--local" in sacct_jobs.arguments(SINCE, SINCE, ["JobID"], "~")
+
+
+@pytest.mark.parametrize(
+    ("raw_id", "state", "nodes", "never"),
+    [
+        ("67108873", S.FAILED, (), True),  # BadConstraints on one of several clusters
+        ("67108873", S.FAILED, ("n1",), False),
+        ("67108873", S.CANCELLED, (), False),
+        ("4711", S.FAILED, (), False),
+    ],
+)
+def test_a_copy_that_its_cluster_could_not_run_has_not_failed(
+    raw_id: str, state: JobState, nodes: tuple[str, ...], never: bool
+) -> None:
+    assert federation.never_ran(raw_id, state, nodes=nodes) is never
+    job = JobRecord(job_id=raw_id, name="x", user="ada", state=state, submitted_at=SINCE, nodes=nodes)
+    placed = federation.placed(job, Place(here="fb", origin="fa", active="fb" if nodes else "NA"))
+    assert (placed.state, placed.copy) == (state if nodes else S.REVOKED, not nodes)
+    assert federation.placed(job, Place(here="lab", origin="", active="")) == job
+
+
+# --- questions -------------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_are_asked_for_places_only_where_ids_tell_of_a_federation(tmp_path: Path) -> None:
+    slurm = FakeSlurm(tmp_path)
+    slurm.prints(squeue_answer(JOB), "squeue")
+    assert not slurm.client().jobs()[0].federated
+    assert [call[0] for call in slurm.calls] == ["squeue"]
+    fed, gone = JOB._replace(raw_id="67108866"), JOB._replace(raw_id="67108867")
+    without = JOB._replace(raw_id=str(federation.NO_ID), state="REVOKED")
+    long = tmp_path / "long"
+    slurm.prints(squeue_answer(fed, gone, without), "squeue")
+    long.write_text((tmp_path / "squeue").read_text())
+    slurm.answers(f'case "$*" in *--Format=*) echo "67108866|fb|fa|fb|";; *) . {long};; esac', "squeue")
+    (job,) = slurm.client().jobs()
+    assert (job.job_id, job.origin, job.state) == ("67108866", "fa", S.RUNNING)
+
+
+def test_records_without_ids_alone_are_an_empty_list_that_needs_no_other_word(tmp_path: Path) -> None:
+    slurm = FakeSlurm(tmp_path)
+    slurm.prints(squeue_answer(JOB._replace(raw_id=str(federation.NO_ID), state="REVOKED")), "squeue")
+    slurm.answers("exit 1", "scontrol")
+    assert slurm.client().jobs() == []
+
+
+@pytest.mark.parametrize("answer", ["67108866|fb|fa|fb", "67108866|fb|fa|fb|\n1|2|\n", "x|fb|fa|fb|\n"])
+def test_places_that_are_half_said_are_no_answer(answer: str) -> None:
+    with pytest.raises(BadAnswer):
+        cli_federation.places(answer)
+
+
+def test_a_federation_is_named_with_its_other_clusters() -> None:
+    assert cli_federation.federation(read("fa_federation.txt")) == ("fed", ("fb",))
+    assert cli_federation.federation("scontrol: No federation\n") == ("", ())
+
+
+# --- slurmrestd ------------------------------------------------------------------------------------------------------
+
+
+def answers(server: Server, cluster: str, *, job: str = "job") -> None:
+    """As slurmrestd 22.05."""
+
+    def say(asked: Asked) -> Said:
+        name = {"jobs": "rest_jobs"}.get(asked.path.rpartition("/")[2], f"rest_{job}")
+        return Said(body=read(f"{cluster}_{name}.json").encode())
+
+    server.begin(serves="v0.0.38")
+    server.script = lambda asked: say(asked) if "/job" in asked.path else DIAG
+
+
+@pytest.mark.parametrize(("cluster", "state"), [("fa", S.REVOKED), ("fb", S.RUNNING)])
+def test_slurmrestd_gives_the_jobs_of_a_whole_federation_by_id_and_only_our_own_counts(
+    server: Server, cluster: str, state: JobState
+) -> None:
+    answers(server, cluster)
+    found = server.client().job(IDS["running"])
+    assert (found.state, found) == (state, next(j for j in server.client().jobs() if j.job_id == IDS["running"]))
+
+
+def test_a_job_that_no_cluster_of_a_federation_has_is_not_found(server: Server) -> None:
+    answers(server, "fb", job="unknown")
+    with pytest.raises(JobNotFound):
+        server.client().job("67108000")
+    server.begin()
+    server.says(whole(errors=[{"error": "Unspecified error", "error_number": -1}]))
+    with pytest.raises(SlurmUnreachable):
+        server.client().job("67108000")
