@@ -2,8 +2,9 @@
 
 Source: `src/olmo_core/train/trainer.py` and `train/callbacks/` of allenai/OLMo-core, 2024 to 2026.
 
-Traps: a report is a head `[step=200/50000,epoch=1,eta=…]` and its values on the lines below; a head without `eta` has
-none and is progress by itself. `[eval=lm,step=5/40]` is none. A save that runs asynchronously has its own last line.
+Traps: a report is a head `[step=200/50000,epoch=1,eta=…]` and its values on the lines below. A head without `eta` is
+progress by itself, but those of the first step and the last have values, too. `[eval=lm,step=5/40]` is none. A save
+that runs asynchronously has its own last line.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from recovery.core.logs.marks import Format, Mark, Memory, step_of
 from recovery.core.types import SignalKind as S
 
 _HEAD = re.compile(r"\[step=([0-9]{1,10})/(?:[0-9]{1,12}|\?\?\?),epoch=[0-9]{1,6}(,eta=[^\]]{1,60})?\](?: +\S{1,60})?$")
+_BARE = "bare"  # of an open report: its head was given out by itself, and no value came yet
 _VALUE = re.compile(r" {2,60}([A-Za-z][^=]{0,100})=(\S{1,40})$")
 _LOADING = re.compile(r"Loading checkpoint from '([^']{1,400})'\.\.\.")
 _RESUMES = re.compile(r"Will resume training from step ([0-9]{1,10}),")
@@ -59,6 +61,8 @@ class _OlmoCore(Format):
     def read(self, line: CleanLine, memory: Memory) -> Sequence[Mark]:
         text = line.text
         if blocks.OPEN in memory and (value := _VALUE.match(text)):
+            if memory[blocks.OPEN].pop(_BARE, False):
+                memory[blocks.OPEN].pop("given")
             mark = blocks.take(memory, value[1], value[2], _USES)
             return (mark,) if mark else ()
         late = blocks.close(memory)
@@ -70,9 +74,10 @@ def _head(found: re.Match[str], memory: Memory) -> Sequence[Mark]:
     step = step_of(found[1])
     if step is None:
         return ()
+    blocks.begin(memory, "olmo_core.report", step)
     if found[2]:
-        blocks.begin(memory, "olmo_core.report", step)
         return ()
+    memory[blocks.OPEN].update({_BARE: True, "given": True})
     return (Mark(kind=S.PROGRESS, rule="olmo_core.marker", step=step, all_ranks=True),)
 
 
