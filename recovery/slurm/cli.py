@@ -82,10 +82,14 @@ class CliClient(SlurmClient):
         answer = self._run("scontrol", "show", "config")
         latency_s = time.monotonic() - started
         found = _parsed(answer, lambda output: cli_scontrol.health(output, latency_s=latency_s))
-        with suppress(SlurmError):  # whoever shows its configuration is there
-            name, siblings = cli_federation.federation(self._run(*cli_federation.SHOW).output)
-            return dataclasses.replace(found, federation=name, siblings=siblings)
-        return found
+        name, siblings = self.federation()
+        return dataclasses.replace(found, federation=name, siblings=siblings)
+
+    def federation(self) -> tuple[str, tuple[str, ...]]:
+        """The federation that the cluster is in, and the other clusters of it; "" and none where that isn't told."""
+        with suppress(SlurmError):
+            return cli_federation.federation(self._run(*cli_federation.SHOW).output)
+        return "", ()
 
     def rights(self) -> Rights:
         user = self._commands.whoami()

@@ -6,14 +6,17 @@ do what pyslurm can't (docs/pyslurm.md):
 - topology: pyslurm has none (`scontrol`);
 - submitting: pyslurm leaves out the #SBATCH lines that it doesn't know (`sbatch`);
 - emptying an admin comment or a list of excluded nodes: pyslurm takes an empty text for "leave it" (`scontrol`);
+- whose a job of a federation is (`squeue`);
 - what pyslurm changes or leaves out of a job's record (native_records.is_doubtful: `squeue`);
 - our rights (`sacctmgr`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,9 +46,10 @@ from recovery.slurm.base import (
 )
 from recovery.slurm.cli import CliClient
 from recovery.slurm.cli_commands import SEARCH_PATH
-from recovery.slurm.cli_json import job_record
+from recovery.slurm.cli_json import job_record, with_ids
 from recovery.slurm.cli_scontrol import DEFAULT_CRED_EXPIRE_S
 from recovery.slurm.cli_writes import MAX_ADMIN_COMMENT, MAX_REASON, minutes
+from recovery.slurm.federation import is_of_one
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import check_job_id, check_node_name, check_node_names, one_line, whole
 from recovery.slurm.native_process import NativeProcess
@@ -101,15 +105,19 @@ class NativeClient(SlurmClient):
         started = time.monotonic()
         answer = self._ask("configuration", tried="read the configuration")
         latency_s = time.monotonic() - started
+        name, siblings = self._commands.federation() if self._has("scontrol") else ("", ())
         with _whole("read the configuration"):
-            return health_of(answer, latency_s=latency_s, default_cred_expire_s=DEFAULT_CRED_EXPIRE_S)
+            found = health_of(answer, latency_s=latency_s, default_cred_expire_s=DEFAULT_CRED_EXPIRE_S)
+        return dataclasses.replace(found, federation=name, siblings=siblings)
 
     def rights(self) -> Rights:
         return self._commands.rights()
 
     def jobs(self) -> list[JobRecord]:
         with _whole("list all jobs"):
-            records = [job_record(entry) for entry in self._list("jobs", tried="list all jobs")]
+            records = [job_record(entry) for entry in with_ids(self._list("jobs", tried="list all jobs"))]
+        if any(is_of_one(record.raw_id) for record in records):
+            return self._of_federation("list all jobs").jobs()
         ended = {(record.job_id, record.ended_at) for record in records}
         self._told = {key: told for key, told in self._told.items() if key in ended}
         return self._completed(records)
@@ -120,7 +128,10 @@ class NativeClient(SlurmClient):
 
     def job(self, job_id: str) -> JobRecord:
         tried = f"look at job {job_id}"
-        entry = self._ask("job", tried=tried, job=_wanted(job_id))
+        wanted = _wanted(job_id)
+        if is_of_one(re.split(r"[_+]", job_id)[0]):
+            return self._of_federation(tried).job(job_id)
+        entry = self._ask("job", tried=tried, job=wanted)
         with _whole(tried):
             record = job_record(entry)
         return self._completed([record])[0]
@@ -239,6 +250,13 @@ class NativeClient(SlurmClient):
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise BadAnswer("it is no list")
         return entries
+
+    def _of_federation(self, tried: str) -> CliClient:
+        """pyslurm doesn't tell whose a job of a federation is, and by an id it asks all of its clusters."""
+        if not self._has("squeue"):
+            message = "in a federation squeue must tell whose a job is: install Slurm's commands beside pyslurm"
+            raise SlurmRefused(message, tried=tried, permanent=True)
+        return self._commands
 
     def _completed(self, records: Sequence[JobRecord]) -> list[JobRecord]:
         """With what pyslurm doesn't tell (native_records.is_doubtful), asked of squeue; of an ended job once."""

@@ -24,6 +24,7 @@ from recovery.slurm.base import (
 )
 from recovery.slurm.native import NativeClient
 from recovery.slurm.registry import client_for
+from tests.slurm.fake_slurm import FakeSlurm
 from tests.slurm.native_stage import Stage, children
 
 AT = 1_795_000_000
@@ -365,3 +366,39 @@ def test_what_pyslurm_can_not_say_the_commands_say(stage: Stage, commands: type[
 def test_it_is_found_by_its_name(stage: Stage) -> None:
     options = {"slurm_conf": str(stage.conf), "python": str(stage.python)}
     assert client_for("native", options, timeout_s=20).health().release == "26.05.5"
+
+
+# --- federations -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    slurm = FakeSlurm(folder)
+    monkeypatch.setattr(NativeClient, "_has", lambda self, program: True)
+    return slurm
+
+
+FEDERATED = [{"id": 67108866, "state": "RUNNING"}, {"id": 4294967294, "state": "REVOKED"}]
+
+
+def test_in_a_federation_squeue_tells_whose_a_job_is(stage: Stage, with_squeue: FakeSlurm) -> None:
+    stage.set(jobs=FEDERATED)
+    with_squeue.answers("echo 'the commands were asked' >&2; exit 1")
+    client = NativeClient(
+        slurm_conf=str(stage.conf), bin_dir=str(with_squeue.folder), python=str(stage.python), timeout_s=20
+    )
+    for look in (client.jobs, lambda: client.job("67108866")):
+        with pytest.raises(SlurmUnreachable, match="the commands were asked"):
+            look()
+
+
+@pytest.mark.usefixtures("without_commands")
+def test_without_squeue_a_job_of_a_federation_is_not_guessed_at(stage: Stage) -> None:
+    stage.set(jobs=FEDERATED)
+    for look in (stage.client().jobs, lambda: stage.client().job("67108866")):
+        with pytest.raises(SlurmRefused, match="whose a job is"):
+            look()
+    stage.set(jobs=[{"id": 7}, FEDERATED[1]])
+    assert [job.job_id for job in stage.client().jobs()] == ["7"]
