@@ -228,6 +228,13 @@ def slurmdbd_conf(spec: LabSpec, *, root: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def cgroup_plugin(release: tuple[int, int]) -> str:
+    """From 23.11 on one starts, whatever ProctrackType says; from 24.05 on it can be left out. "": none starts."""
+    if release < (23, 11):
+        return ""
+    return "disabled" if release >= (24, 5) else "cgroup/v1"
+
+
 def write_files(spec: LabSpec, *, root: Path, host: str, release: tuple[int, int]) -> None:
     """Make the lab's folders and configuration files; keys are made once and kept."""
     for folder in ("etc", "run", "log", "state", "spool", "dev", *(f"spool/{name}" for name in spec.node_names)):
@@ -243,9 +250,8 @@ def write_files(spec: LabSpec, *, root: Path, host: str, release: tuple[int, int
     _write(etc / "plugstack.conf", "")
     if spec.nodes_per_switch:
         _write(etc / "topology.conf", topology_conf(spec))
-    # From 23.11 on the cgroup plugin starts whatever ProctrackType says; older releases can't read this word.
-    if release >= (23, 11):
-        _write(etc / "cgroup.conf", "CgroupPlugin=disabled\n")
+    if plugin := cgroup_plugin(release):
+        _write(etc / "cgroup.conf", f"CgroupPlugin={plugin}\n")
     if spec.accounting and not spec.accounts_in:
         _write(etc / "slurmdbd.conf", slurmdbd_conf(spec, root=root), mode=0o600)
     if spec.accounts_in:  # daemons of one slurmdbd have to trust each other

@@ -115,6 +115,14 @@ def test_slurmrestd_loads_what_can_do_without_slurmdbd_where_there_is_none(
     assert " ".join(lab_services.rest_plugins(release, accounting=False)[1:]) == without
 
 
+@pytest.mark.parametrize(
+    ("release", "plugin"), [((23, 2), ""), ((23, 11), "cgroup/v1"), ((24, 5), "disabled"), ((26, 5), "disabled")]
+)
+def test_no_release_is_given_a_word_for_cgroups_that_it_does_not_know(release: tuple[int, int], plugin: str) -> None:
+    """23.11's slurmd ends at "disabled" ("cannot create cgroup context"), and older ones start no such plugin."""
+    assert lab_conf.cgroup_plugin(release) == plugin
+
+
 @pytest.fixture
 def own_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Another Slurm than the host's, without accounting and slurmrestd."""
