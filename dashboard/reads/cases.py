@@ -15,8 +15,9 @@ from dashboard.timeline import Case, Stage, build
 from recovery import selectors
 from recovery.access import Actor
 from recovery.core.lifecycle import OPEN_STATES, PERSON_STATES, ActionState, IncidentState
-from recovery.core.types import Exclude
+from recovery.core.types import PUT_BACK, ActionKind, Exclude
 from recovery.models import Action, Checkpoint, Cluster, Event, Finding, Incident, Recommendation, SecondOpinion
+from recovery.pipeline.subject import subject_of
 from recovery.selectors import current_recommendation, decision_on
 from recovery.selectors.incident_reads import awake
 from recovery.selectors.scope import visible_to
@@ -30,6 +31,7 @@ FILTERS = {
 HISTORY = 8
 EVENTS = 200
 NODE_MEMORY = timedelta(days=30)
+NEED_THE_JOB = PUT_BACK - {ActionKind.RESUBMIT}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,6 +171,14 @@ class IncidentPage:
     def coverage(self) -> dict[str, str]:
         """Kind of fact → what was looked for, and found or not."""
         return dict(self.incident.diagnosis.get("coverage") or {})
+
+    @property
+    def forgotten_at(self) -> datetime | None:
+        """When about Slurm drops the job, where what is proposed needs it and is not begun."""
+        proposed, action = self.case.recommendation, self.case.action
+        if proposed is None or ActionKind(proposed.action) not in NEED_THE_JOB or (action and action.calls):
+            return None
+        return subject_of(self.incident, proposed.parameters).forgotten_at
 
     @property
     def checkpoint_changed(self) -> bool:

@@ -28,7 +28,8 @@ class Cluster(Leased):
     accounting = models.BooleanField(default=False)
     federation = models.CharField(max_length=100, blank=True, default="")  # that it is in; "" for none, or not told
     requeue_delay_s = models.FloatField(default=121)  # Slurm's own default: cred_expire 120 s, plus 1
-    health_at = models.DateTimeField(null=True, blank=True)  # when the four above were asked for
+    min_job_age_s = models.FloatField(null=True, blank=True)  # how long ended jobs stay known; None: not told, or ever
+    health_at = models.DateTimeField(null=True, blank=True)  # when those above were asked for
     seen_at = models.DateTimeField(null=True, blank=True)  # when the reading of the last good picture began
     tried_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)  # of the last try; "" when it was good

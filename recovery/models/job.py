@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django.db import models
@@ -184,6 +184,17 @@ class Attempt(Leased):
 
     def __str__(self) -> str:
         return f"{self.job} attempt {self.number}"
+
+    @property
+    def forgotten_at(self) -> datetime | None:
+        """When about Slurm drops the job that ended with it (MinJobAge), so that it can't be requeued any more.
+
+        None where it has not ended or was dropped already, and where MinJobAge is not known.
+        """
+        job, kept_s = self.job, self.job.cluster.min_job_age_s
+        if self.ended_at is None or kept_s is None or job.state not in TERMINAL_STATES or job.is_forgotten:
+            return None
+        return self.ended_at + timedelta(seconds=kept_s) if self.number == job.restart_count else None
 
     @classmethod
     def due(cls, now: datetime) -> models.QuerySet[Attempt]:

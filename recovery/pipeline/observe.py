@@ -51,7 +51,8 @@ def as_read(job: Job, record: JobRecord | None) -> Job:
 
 def world_of(action: Action, attempt: Attempt, record: JobRecord | None, client: SlurmClient) -> World:
     """What the plan of `action` looks at; `record` is the job as it was just read. Raises SlurmError."""
-    kind, world = ActionKind(action.kind), World(job=seen(record) if record is not None else None)
+    kind, dropped = ActionKind(action.kind), record is None and attempt.job.ended_and_forgotten
+    world = World(job=seen(record) if record is not None else None, dropped=dropped)
     if kind in ON_NODES:
         return replace(world, node=node_of(action.parameters["node"], attempt, client))
     if kind is ActionKind.RESUBMIT:

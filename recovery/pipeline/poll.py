@@ -144,6 +144,7 @@ def _cluster_fields(cluster: Cluster, reading: _Reading, *, now: datetime) -> di
         fields |= {
             "release": reading.health.release, "accounting": reading.health.accounting,
             "requeue_delay_s": reading.health.requeue_delay_s, "health_at": now,
+            "min_job_age_s": reading.health.min_job_age_s or None,  # 0 keeps them for ever
             "federation": reading.health.federation[:100],
         }  # fmt: skip
     return fields

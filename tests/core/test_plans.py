@@ -90,6 +90,10 @@ TORN = TrackerSeen(content="20", complete=True)
         (A.RESUBMIT, S.FAILED, World(job=job(S.CANCELLED)), Step.REFUSE),
         (A.RESUBMIT, S.FAILED, World(job=job(restart_count=1)), Step.REFUSE),
         (A.RESUBMIT, S.FAILED, World(), Step.WAIT),
+        (A.RESUBMIT, S.FAILED, World(dropped=True), Step.REFUSE),
+        (A.REQUEUE, S.FAILED, World(), Step.WAIT),
+        (A.REQUEUE, S.FAILED, World(dropped=True), Step.REFUSE),
+        (A.CANCEL, S.RUNNING, World(dropped=True), Step.REFUSE),
         (A.RESTORE_OLDER, S.FAILED, World(job=job(), tracker=TORN), Step.WRITE_TRACKER),
         (A.RESTORE_OLDER, S.FAILED, World(job=job(), tracker=replace(TORN, content="15")), Step.REFUSE),
         (A.RESTORE_OLDER, S.FAILED, World(job=job(), tracker=replace(TORN, complete=False)), Step.REFUSE),
@@ -156,6 +160,13 @@ def test_every_action_has_rules_and_says_how_it_is_undone() -> None:
     assert all(rules.undo.endswith(".") and rules.then in Then for rules in RULES.values())
 
 
+def test_what_was_begun_on_a_job_that_is_dropped_since_may_still_show() -> None:
+    for begun in (Step.REQUEUE, Step.REQUEUE_HOLD):
+        assert next_step(intent(A.REQUEUE, S.FAILED, begun), World(dropped=True)).step is Step.WAIT
+    forgotten = intent(A.RESUBMIT, S.FAILED, forgotten=True)
+    assert next_step(forgotten, World(dropped=True)).step is Step.SUBMIT
+
+
 jobs = st.none() | st.builds(
     Seen, state=st.sampled_from(S), restart_count=st.integers(0, 2), hold=st.sampled_from(Hold),
     requeueable=st.booleans(), nodes=st.sampled_from([(), ("n1", "n2"), ("n3",)]),
@@ -168,7 +179,7 @@ nodes = st.none() | st.builds(
 )  # fmt: skip
 new_jobs = st.none() | st.builds(NewJob, job_id=st.just("9"), state=st.sampled_from(S), hold=st.sampled_from(Hold))
 trackers = st.none() | st.builds(TrackerSeen, content=st.sampled_from(["10", "20", "15"]), complete=st.booleans())
-worlds = st.builds(World, job=jobs, node=nodes, new=new_jobs, tracker=trackers)
+worlds = st.builds(World, job=jobs, node=nodes, new=new_jobs, tracker=trackers, dropped=st.booleans())
 
 
 @settings(max_examples=150, deadline=None)
@@ -260,6 +271,14 @@ def test_a_job_of_a_federation_that_runs_is_never_held() -> None:
         assert found.step is step
     held = World(job=job(S.RUNNING, hold=Hold.ADMIN, federated=True))
     assert next_step(intent(A.RELEASE, S.RUNNING, of="us"), held).step is Step.REFUSE
+
+
+def test_a_job_that_another_cluster_may_have_is_not_submitted_again() -> None:
+    origin = World(job=job(federated=True, origin="fa"))
+    assert next_step(intent(A.RESUBMIT), origin).step is Step.REFUSE
+    begun = intent(A.RESUBMIT, S.RUNNING, Step.SUBMIT)
+    moved = World(job=job(S.REVOKED, federated=True), new=NEW)
+    assert next_step(begun, moved).step is Step.FAIL
 
 
 def test_a_job_that_its_origin_puts_back_reads_ended_for_a_moment() -> None:

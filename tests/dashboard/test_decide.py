@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -8,7 +9,8 @@ from django.test import Client
 from django.utils import timezone
 
 from recovery.core.lifecycle import ActionState
-from recovery.models import Action, Attempt, Cluster, Decision, Event, Incident, Recommendation
+from recovery.core.types import ActionKind
+from recovery.models import Action, Attempt, Cluster, Decision, Event, Incident, Job, Recommendation
 from tests.dashboard.conftest import HTMX, Question, text_of
 from tests.factories import ago, make_action, make_decision, make_recommendation
 
@@ -262,3 +264,19 @@ def test_an_expiry_in_the_future_is_shown_with_its_deadline(as_viewer: Client, q
     expires = timezone.now() + timedelta(minutes=59)
     Recommendation.objects.update(expires_at=expires)
     assert expires.strftime("%Y-%m-%dT%H:%M:%S") in text_of(as_viewer.get(question.page))
+
+
+def test_until_when_slurm_keeps_the_job_that_would_be_requeued(question: Question, read: Callable[[str], str]) -> None:
+    said = "from then on it can only be submitted again"
+    assert said not in read(question.page)  # MinJobAge was not told
+    attempt = question.incident.attempt
+    Cluster.objects.update(min_job_age_s=600)
+    page = read(question.page)
+    assert said in page
+    gone = attempt.ended_at + timedelta(seconds=600)
+    assert f'<dt>Slurm forgets it</dt><dd>at about <time datetime="{gone:%Y-%m-%dT%H:%M:%S}' in page
+    Job.objects.filter(pk=attempt.job_id).update(listed=False)
+    assert said not in read(question.page)
+    Job.objects.filter(pk=attempt.job_id).update(listed=True)
+    Recommendation.objects.update(action=ActionKind.RESUBMIT)
+    assert said not in read(question.page)

@@ -10,7 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recovery.core.plans.base import Hold, Intent, NewJob, Next, NodeSeen, Seen, Step, TrackerSeen, World, stop
+from recovery.core.plans.base import (
+    DROPPED,
+    UNLISTED,
+    Hold,
+    Intent,
+    NewJob,
+    Next,
+    NodeSeen,
+    Seen,
+    Step,
+    TrackerSeen,
+    World,
+    refuse,
+    stop,
+)
 from recovery.core.plans.nodes import drain, resume
 from recovery.core.plans.queue import cancel, extend, hold, release
 from recovery.core.plans.requeue import requeue
@@ -96,6 +110,8 @@ MARK = Next(step=Step.SET_ADMIN_COMMENT, reason="Our key is left on the job.")
 def next_step(intent: Intent, world: World) -> Next:
     """What to do next so that `intent` comes about exactly once."""
     found = RULES[intent.kind].plan(intent, world)
+    if found is UNLISTED and world.dropped and not intent.begun - {Step.SET_ADMIN_COMMENT}:
+        return refuse(DROPPED)
     old = world.job if intent.kind is not A.RESUBMIT else None  # what that one releases is a job of its own
     if old is not None and (why := _why_not_in_federation(old, found.step)):
         return stop(intent, why)

@@ -119,9 +119,11 @@ class TrackerSeen:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """Everything that was read for one look. `job` is None where Slurm does not list it."""
+    """Everything that was read for one look. `job` is None where Slurm does not list it, and `dropped` where it has
+    ended besides, and was missing from a whole picture of all jobs before this answer."""
 
     job: Seen | None = None
+    dropped: bool = False
     node: NodeSeen | None = None
     new: NewJob | None = None
     tracker: TrackerSeen | None = None
@@ -134,6 +136,7 @@ class Next:
 
 
 UNLISTED = Next(step=Step.WAIT, reason="Slurm does not list the job (perhaps it ended longer than MinJobAge ago).")
+DROPPED = "Slurm has dropped the job, which has ended (MinJobAge): it can only be submitted again"
 COMPLETING = Next(step=Step.WAIT, reason="The job is completing: its nodes are not free yet.")
 
 
