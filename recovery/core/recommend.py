@@ -134,6 +134,11 @@ def _why_not_from_here(diagnosis: Diagnosis, facts: AttemptFacts, job: JobFacts,
 
 def _why_not_this_job(job: JobFacts) -> str:
     """What stands in the way of a requeue on the side of Slurm."""
+    if job.forgotten and job.origin:
+        return (
+            f"Slurm no longer lists this job here. It was submitted on cluster {job.origin} of the federation, and "
+            "another cluster may have it: look there before anybody submits it anew."
+        )
     if job.forgotten:
         return f"Slurm no longer knows this job, so that nothing can be done with it: {job.user} must submit it anew."
     if job.held and not job.around.held_by_slurm:

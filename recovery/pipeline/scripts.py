@@ -54,6 +54,11 @@ def why_not_resubmitted(job: Job, *, client: SlurmClient) -> str:
     """Why this job can't be submitted again, in words; "" where it can."""
     if "+" in job.job_id:
         return "It is a component of a heterogeneous job, which has no script of its own."
+    if job.origin:
+        return (
+            f"It was submitted on cluster {job.origin} of the federation: whether another cluster has it by now "
+            "can't be seen from here."
+        )
     can = client.can(Operation.SUBMIT)
     if not can:
         return f"{can.reason} {can.remedy}".strip()

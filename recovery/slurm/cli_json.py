@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from recovery.core.types import JobState
 from recovery.slurm import federation, hostlist, job_paths
@@ -23,6 +23,8 @@ from recovery.slurm.job_paths import PathFacts
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import user_name
 from recovery.slurm.states import has_jobs, job_state, node_state, state_reason
+
+Entry = TypeVar("Entry", bound=Mapping[str, Any])
 
 YEAR_MINUTES = 365 * 24 * 60  # slurmctld's stand-in for an unlimited time limit once the job runs
 
@@ -37,7 +39,7 @@ def parse_jobs(answer: str) -> list[JobRecord]:
     return [job_record(entry) for entry in with_ids(_entries(answer, "jobs"))]
 
 
-def with_ids(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_ids(entries: Iterable[Entry]) -> list[Entry]:
     """Without those whose id was taken away, since another cluster of a federation has the job."""
     return [e for e in entries if values.number(e, "job_id") or "REVOKED" not in values.words(e, "job_state")]
 

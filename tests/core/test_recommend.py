@@ -286,6 +286,11 @@ def test_a_restart_in_a_federation_says_that_it_may_start_elsewhere() -> None:
     assert said == [True, False]
 
 
+def test_a_job_that_is_gone_and_was_submitted_elsewhere_may_run_there() -> None:
+    got = propose(forgotten=True, federation="fed", origin="fa", around=Around(resubmit_why_not="…"))
+    assert (got.action, "another cluster may have it" in got.headline) == (ActionKind.NOTHING, True)
+
+
 def test_what_only_the_origin_can_do_is_not_proposed_from_elsewhere() -> None:
     held = Around(held_by_slurm=True)
     waits = replace(FAILED, state=JobState.PENDING, state_reason="launch_failed_requeued_held")

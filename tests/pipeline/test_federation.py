@@ -10,7 +10,7 @@ import pytest
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, JobState
 from recovery.models import Attempt, Cluster, Event, Incident, Job
-from recovery.pipeline import others, poll, proposals, verify
+from recovery.pipeline import others, poll, proposals, scripts, verify
 from recovery.slurm.base import AttemptRecord, Health
 from tests.pipeline.conftest import START, Desk
 
@@ -168,6 +168,7 @@ def test_a_run_that_goes_on_on_another_cluster_of_the_federation_is_not_started_
 
 def test_people_are_not_offered_what_only_the_origin_can_do(fed: Desk) -> None:
     attempt = case(fed).attempt
+    assert "submitted on cluster fa" in scripts.why_not_resubmitted(attempt.job, client=fed.slurm)
     kinds = set(proposals.offered(attempt))
     assert ActionKind.REQUEUE in kinds
     assert not kinds & {ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER, ActionKind.HOLD}

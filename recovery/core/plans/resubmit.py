@@ -46,6 +46,8 @@ def _before(intent: Intent, old: Seen | None) -> Next:
         return COMPLETING
     if why := other_execution(intent, old) or changed(intent, old):
         return stop(intent, why)
+    if old.origin:
+        return stop(intent, f"the job was submitted on cluster {old.origin} of the federation, which may put it back")
     return Next(step=Step.SUBMIT, reason="The job is as it was approved.")
 
 
@@ -56,6 +58,8 @@ def _end_old(intent: Intent, old: Seen, new: NewJob) -> Next | None:
     stays = f"the new job {new.job_id} waits, held: cancel it, or release it when the old one has ended"
     if why := other_execution(intent, old):
         return fail(f"It was begun, but {why}; {stays}.")
+    if old.state is JobState.REVOKED:
+        return fail(f"It was begun, but another cluster of the federation has the old job; {stays}.")
     if old.state.is_terminal:
         by_itself = intent.attempt_state is JobState.RUNNING and old.state is JobState.COMPLETED
         return fail(f"The old job has completed by itself; {stays}.") if by_itself else None
