@@ -6,6 +6,8 @@ PYTHON is the interpreter of an environment that holds the trainer; nothing of i
     trl                           pip install trl datasets
     lightning, lightning_tqdm     pip install lightning
     dcp                           pip install torch numpy
+    deepspeed                     pip install deepspeed (its build wants --no-build-isolation and torch)
+    olmo_core                     pip install ai2-olmo-core
     composer                      pip install mosaicml
     orbax                         pip install orbax-checkpoint jax
 
@@ -23,6 +25,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,7 +41,7 @@ from tests.client.desk_server import running_desk  # noqa: E402
 
 CLIENT = ROOT / "recovery" / "client"
 BASE = Path("/tmp/ckpt")  # stands in the logs, so it is the same everywhere
-PATIENCE_S = 60
+PATIENCE_S = 300
 LARGEST = 64 * 1024  # of a file that is kept
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 # holds the settings of this machine and is read by nobody
@@ -97,6 +100,20 @@ SCENARIOS = {
     "dcp": Scenario(
         script="dcp_loop",
         packages=("torch",),
+        launcher=TORCHRUN,
+        kill_when=lambda run: False,
+        dies=True,
+    ),
+    "deepspeed": Scenario(
+        script="deepspeed_loop",
+        packages=("deepspeed", "torch"),
+        launcher=TORCHRUN,
+        kill_when=lambda run: False,
+        dies=True,
+    ),
+    "olmo_core": Scenario(
+        script="olmo_core_trainer",
+        packages=("ai2-olmo-core", "torch"),
         launcher=TORCHRUN,
         kill_when=lambda run: False,
         dies=True,
@@ -184,17 +201,19 @@ def start(
                 os.killpg(process.pid, signal.SIGKILL)
                 break
             time.sleep(0.0002 if kill_when else 0.1)
-        if process.poll() is None:
+        if process.poll() is None and time.monotonic() >= deadline:
             os.killpg(process.pid, signal.SIGKILL)
+            raise SystemExit(f"{name} went on for {PATIENCE_S} s: nothing was recorded of it.")
         process.wait()
     print(f"{name} {' '.join(options)}: exit code {process.returncode}")
     where = str(Path(python).parent.parent)
     text = log.read_bytes().replace(where.encode(), b"/env").replace(str(HERE).encode(), b"/home/user")
+    text = re.sub(rf"\b{re.escape(socket.gethostname())}\b".encode(), b"node-1", text)
     log.write_bytes(LINKS.sub(b"https://example.org/", text))
 
 
 def keep(python: str, run: Path, target: Path) -> None:
-    shutil.copytree(run, target, symlinks=True, ignore=shutil.ignore_patterns("README.md"))
+    shutil.copytree(run, target, symlinks=True, ignore=shutil.ignore_patterns("README.md", "*.py"))
     for path in sorted(target.rglob("*")):
         if path.name == EMPTIED:
             subprocess.run([python, "-c", "import sys, torch; torch.save({}, sys.argv[1])", str(path)], check=True)

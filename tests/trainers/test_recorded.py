@@ -53,13 +53,17 @@ def states(folder: Path) -> dict[int, str]:
         ("composer", "killed", {4: "complete", 8: "complete", 12: "announced"}),
         ("orbax", "killed", {1: "complete", 4: "complete"}),
         ("orbax", "resumed", {8: "complete", 12: "complete"}),
+        ("deepspeed", "killed", {4: "complete", 8: "announced"}),
+        ("deepspeed", "resumed", {4: "complete", 8: "complete", 12: "complete"}),
+        ("olmo_core", "killed", {4: "complete"}),  # step8-tmp/ has every shard, but not its name yet
+        ("olmo_core", "resumed", {4: "complete", 8: "complete", 12: "complete"}),
     ],
 )
 def test_each_folder_reads_as_its_trainer_left_it(name: str, moment: str, expected: dict[int, str]) -> None:
     assert states(RECORDED / name / moment) == expected
 
 
-@pytest.mark.parametrize("name", ["hf", "trl", "lightning", "dcp", "composer", "orbax"])
+@pytest.mark.parametrize("name", ["hf", "trl", "lightning", "dcp", "composer", "orbax", "deepspeed", "olmo_core"])
 def test_no_true_checkpoint_that_is_cut_anywhere_reads_as_complete(name: str, tmp_path: Path) -> None:
     """Each file of it once emptied, once lost its second half; those that nothing is restored from aside."""
     moment = "resumed" if (RECORDED / name / "resumed").is_dir() and name != "composer" else "killed"
@@ -118,10 +122,30 @@ def test_with_hugging_faces_filter_a_nan_loss_reads_as_a_number() -> None:
         ("composer", "killed", 12),
         ("dcp", "killed", 8),
         ("orbax", "resumed", 12),
+        ("deepspeed", "killed", 8),
+        ("deepspeed", "resumed", 12),
+        ("olmo_core", "killed", 8),
+        ("olmo_core", "resumed", 12),
     ],
 )
 def test_the_last_step_that_was_printed_is_the_last_that_is_read(name: str, log: str, last: int) -> None:
     assert steps(signals(name, log))[-1] == last
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_step_is_read_that_was_not_done_or_comes_before_another(name: str) -> None:
+    """What is printed before the first step, and what counts anew in each process, is no step."""
+    for log in (RECORDED / name).glob("*.log"):
+        read = [step for step in steps(signals(name, log.stem)) if step is not None]
+        assert read == sorted(read), log.stem
+        assert 0 not in read, log.stem
+
+
+@pytest.mark.parametrize(("name", "following"), [("deepspeed", 6), ("olmo_core", 6)])  # each second step is printed
+def test_a_load_is_told_with_its_step_and_training_goes_on_from_there(name: str, following: int) -> None:
+    found = signals(name, "resumed")
+    assert {signal.step for signal in found if signal.kind is S.LOADED} == {4}
+    assert steps(found)[0] == following
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -134,7 +158,9 @@ def test_no_run_without_a_failure_reads_as_one(name: str) -> None:
 
 
 # torchrun reports its killed rank, in its own words
-FAILED = {("hf", "resumed"), ("composer", "resumed"), ("dcp", "killed")}
+FAILED = {
+    ("hf", "resumed"), ("composer", "resumed"), ("dcp", "killed"), ("deepspeed", "killed"), ("olmo_core", "killed"),
+}  # fmt: skip
 
 
 def test_lightnings_rich_bar_leaves_nothing_to_read_in_a_file() -> None:

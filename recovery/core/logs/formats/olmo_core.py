@@ -3,8 +3,9 @@
 Source: `src/olmo_core/train/trainer.py` and `train/callbacks/` of allenai/OLMo-core, 2024 to 2026.
 
 Traps: a report is a head `[step=200/50000,epoch=1,eta=…]` and its values on the lines below. A head without `eta` is
-progress by itself, but those of the first step and the last have values, too. `[eval=lm,step=5/40]` is none. A save
-that runs asynchronously has its own last line.
+progress by itself, but those of the first step and the last have values, too. `[eval=lm,step=5/40]` is none, nor
+is a head of the step that was loaded: how long the load took is told below it. A save that runs asynchronously has its
+own last line.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class _OlmoCore(Format):
 
 def _head(found: re.Match[str], memory: Memory) -> Sequence[Mark]:
     step = step_of(found[1])
-    if step is None:
+    if step is None or step <= memory.get("loaded", -1):
         return ()
     blocks.begin(memory, "olmo_core.report", step)
     if found[2]:
@@ -96,7 +97,10 @@ def _other(text: str, memory: Memory) -> Sequence[Mark]:
         mark = replace(mark, path=path, step=step)
     elif mark.kind is S.LOADED:
         path, step = memory.pop("load", ["", None])
+        memory["loaded"] = -1 if step is None else step
         mark = replace(mark, path=path, step=step)
+    elif mark.kind is S.FRESH_START:
+        memory.pop("loaded", None)
     return (mark,)
 
 
