@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from recovery.core.types import JobState
 from recovery.slurm import cli_federation, cli_jobs, cli_json, cli_squeue, federation, sacct, sacct_jobs
-from recovery.slurm.base import JobNotFound, JobRecord, SlurmUnreachable
+from recovery.slurm.base import JobNotFound, JobRecord, SlurmError, SlurmUnreachable
+from recovery.slurm.cli import CliClient
 from recovery.slurm.federation import Place
 from recovery.slurm.json_values import BadAnswer
 from tests.slurm import record
@@ -139,6 +141,28 @@ def test_records_without_ids_alone_are_an_empty_list_that_needs_no_other_word(tm
     slurm.prints(squeue_answer(JOB._replace(raw_id=str(federation.NO_ID), state="REVOKED")), "squeue")
     slurm.answers("exit 1", "scontrol")
     assert slurm.client().jobs() == []
+
+
+READ_CALLS: list[Callable[[CliClient], object]] = [
+    lambda client: client.jobs(), lambda client: client.job("12"), lambda client: client.nodes(),
+    lambda client: client.partitions(), lambda client: client.reservations(),
+    lambda client: client.attempts(["12"], since=SINCE), lambda client: client.ended_between(SINCE, SINCE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("read_call", READ_CALLS)
+def test_every_read_asks_for_this_cluster_alone(tmp_path: Path, read_call: Callable[[CliClient], object]) -> None:
+    """With FederationParameters=fed_display Slurm's commands would tell of all clusters."""
+    slurm = FakeSlurm(tmp_path)
+    slurm.prints("")
+    with suppress(SlurmError):
+        read_call(slurm.client())
+    slurm.prints(squeue_answer(JOB._replace(state="COMPLETING")), "squeue")
+    with suppress(SlurmError):
+        read_call(slurm.client())
+    asked = [call for call in slurm.calls if "--helpformat" not in call]
+    assert asked
+    assert all("--local" in call for call in asked), asked
 
 
 @pytest.mark.parametrize("answer", ["67108866|fb|fa|fb", "67108866|fb|fa|fb|\n1|2|\n", "x|fb|fa|fb|\n"])
