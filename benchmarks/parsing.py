@@ -1,7 +1,8 @@
 """Reading and parsing logs, against Python just iterating over the same lines in the same run.
 
 The same chatter with several shares of progress lines, one log of nothing but progress, and a backlog of 2 GB with the
-memory that it takes. Rates are per second of one core's time.
+memory that it takes. Rates are per second of one core's time. Each round reads a log that was never read before, as
+following does; another of its kind was, as by a worker that has been running for a while.
 
 What share is common follows from how often trainers report: not more than once in a second, with steps of 5 s and a
 report at each of them every 5 s. Logs that are large enough for their reading to matter are large by what stands
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.timing import Work, side_by_side
+from benchmarks.timing import ROUNDS, Work, side_by_side
 from recovery.core.logs import LogParser
 from recovery.sources.cursor import Cursor
 from recovery.sources.job_logs import read_log
@@ -44,6 +46,7 @@ _WORDS = (  # noqa: SIM905 - as a text it can be read
     "the of a to and in is river moon seven quick brown mountain market letter window garden winter answer people "
     "little morning water paper story music yellow travel number evening table picture friend silver bridge"
 ).split()
+_BUSES = ("1b000", "43000", "52000", "9d000", "a8000", "c3000", "d1000", "df000")  # of a node's eight GPUs
 Line = Callable[[Callable[[int], int]], str]
 
 
@@ -64,9 +67,8 @@ def _channel(n: Callable[[int], int]) -> str:
 
 def _communicator(n: Callable[[int], int]) -> str:
     node = f"gpu-{n(100):02}:{10_000 + n(90_000)}:{10_000 + n(90_000)} [{n(8)}]"
-    return (
-        f"{node} NCCL INFO comm 0x{n(2**46):x} rank {n(512)} nranks 512 cudaDev {n(8)} busId {n(2**20):x} - Init START"
-    )
+    place = f"rank {n(512)} nranks 512 cudaDev {n(8)} busId {_BUSES[n(8)]}"
+    return f"{node} NCCL INFO comm 0x{n(2**46):x} {place} - Init START"
 
 
 def _worker(n: Callable[[int], int]) -> str:
@@ -109,12 +111,12 @@ CHATTER: tuple[tuple[int, Line], ...] = (  # how often, and what
 )
 
 
-def common_log(*, progress_share: float = SHARES["common"], lines: int = 0) -> str:
+def common_log(*, progress_share: float = SHARES["common"], lines: int = 0, seed: int = 1) -> str:
     """Chatter of ten kinds, among it the progress lines of Megatron's and what it says of its checkpoints.
 
     `lines`: LINES where it is 0.
     """
-    chance = random.Random(1)  # noqa: S311 - the same log in every run
+    chance = random.Random(seed)  # noqa: S311 - the same log in every run
     kinds = chance.choices([kind for _, kind in CHATTER], [share for share, _ in CHATTER], k=lines or LINES)
     made: list[str] = []
     step = 0
@@ -146,27 +148,28 @@ def text() -> str:
 def run() -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
         return {
-            **{
-                name: _measure(Path(folder) / f"{name}.out", common_log(progress_share=share))
-                for name, share in SHARES.items()
-            },
-            "progress_only": _measure(Path(folder) / "progress.out", common_log(progress_share=1.0, lines=LINES // 6)),
+            **{name: _measure(Path(folder), share, LINES) for name, share in SHARES.items()},
+            "progress_only": _measure(Path(folder), 1.0, LINES // 6),
             "backlog": _backlog(Path(folder) / "backlog.out"),
         }
 
 
-def _measure(path: Path, content: str) -> dict[str, float]:
-    path.write_text(content, encoding="utf-8")
-    megabytes = path.stat().st_size / MEGABYTE
-    works = {"iterate": Work(lambda: _iterate(path)), "follow": Work(lambda: follow(path))}
+def _measure(folder: Path, progress_share: float, lines: int) -> dict[str, float]:
+    known, *logs = [folder / f"{seed}.out" for seed in range(1 + ROUNDS)]
+    for seed, path in enumerate((known, *logs)):
+        path.write_text(common_log(progress_share=progress_share, lines=lines, seed=seed), encoding="utf-8")
+    follow(known)
+    to_iterate, to_follow = iter(logs), iter(logs)
+    works = {"iterate": Work(lambda: _iterate(next(to_iterate))), "follow": Work(lambda: follow(next(to_follow)))}
     timings = side_by_side(works, clock=time.process_time)
     iterate, followed = timings["iterate"], timings["follow"]
+    megabytes = statistics.fmean(path.stat().st_size for path in logs) / MEGABYTE
     return {
         "megabytes": round(megabytes, 1),
-        "lines": content.count("\n"),
+        "lines": lines,
         "iterate_mb_per_s": round(megabytes / iterate.seconds, 1),
         "read_and_parse_mb_per_s": round(megabytes / followed.seconds, 1),
-        "read_and_parse_us_per_line": round(followed.seconds * 1e6 / content.count("\n"), 2),
+        "read_and_parse_us_per_line": round(followed.seconds * 1e6 / lines, 2),
         "share_of_iterating": round(iterate.seconds / followed.seconds, 2),
         "spread": round(max(iterate.spread, followed.spread), 2),
     }

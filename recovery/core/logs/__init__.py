@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
+from itertools import filterfalse
 
 from recovery.core.diagnose import catalogue
 from recovery.core.logs import blocks, generic, heard
@@ -17,7 +18,7 @@ from recovery.core.logs.lines import MAX_RANK, SHOWN_CHARS, CleanLine, clean, pr
 from recovery.core.logs.marks import Mark, Memory
 from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.logs.ranks import NOWHERE, Place, RankMap
-from recovery.core.logs.sieve import Readers, Sieve, shapes_of
+from recovery.core.logs.sieve import Readers, Sieve, shapes_of, without_addresses
 from recovery.core.types import LogLine, Signal, SignalKind
 
 __all__ = ["KNOWN_FORMATS", "LogParser"]
@@ -94,17 +95,23 @@ class LogParser:
             start, line = end, line + len(shapes) - 1
         return signals
 
-    def _feed_block(self, read: LogBytes, shapes: Sequence[bytes]) -> list[Signal]:
+    def _feed_block(self, read: LogBytes, shapes: list[bytes]) -> list[Signal]:
         """The signals of whole lines, of which `shapes` has the shapes."""
         signals: list[Signal] = []
         passed_over = self._sieve.passed_over(growing=self._growing)
-        wanted = [index for index, over in enumerate(map(passed_over.__contains__, shapes)) if not over]
+        wanted: list[int] = []
+        for shape in filterfalse(passed_over.__contains__, shapes):
+            index = shapes.index(shape, wanted[-1] + 1 if wanted else 0)
+            wanted.append(index)
+            if b"0x" in shape:
+                shapes[index] = without_addresses(shape)
         self._sieve.sift(map(shapes.__getitem__, wanted))
         if (read.cut or self._in_report) and wanted[:1] != [0]:
             wanted.insert(0, 0)
         index = start = 0  # of the first line that was not dealt with
         for each in wanted:
-            if each < index or (told_by(shapes[each]) in passed_over and each):
+            shape = shapes[each]
+            if each < index or ((shape in passed_over or told_by(shape) in passed_over) and each):
                 continue  # dealt with, or found in the meantime to be of a shape that nobody has to look at
             start += sum(map(len, shapes[index:each])) + each - index
             index = each
@@ -123,15 +130,18 @@ class LogParser:
 
     def _feed_line(self, read: LogBytes, start: int, index: int, shape: bytes) -> list[Signal]:
         whole = not (read.cut and index == 0)
-        recipe = self._sieve.recipe(shape) if whole and not self._in_report else None
-        if recipe and (signal := self._by_recipe(recipe, read, start, index, shape)):
-            return [signal]
+        readers, cleaned = self._sieve.recall_shape(shape) if whole else None, None
+        if readers and readers.recipe and not self._in_report:
+            signal = self._by_recipe(readers.recipe, read, start, index, shape)
+            if signal:
+                return [signal]
         line = line_at(read, start, start + len(shape), index)
         if line is None:
             if whole:
                 self._sieve.pass_over(told_by(shape), None)
             return []
-        readers, cleaned = self._readers(line)
+        if readers is None:
+            readers, cleaned = self._readers(line)
         if whole:
             self._sieve.pass_over(told_by(shape), readers)
         return self._feed(line, readers, cleaned)

@@ -1,8 +1,9 @@
 """Who has to look at a line: decided once for all lines of one shape, so that a healthy log costs next to nothing.
 
-A line's shape is the line with every digit as 0. Everything that is looked for holds a fixed piece of text, so what
-such a piece can't be found in need not be looked at; with the digits of both sides as 0 that is true of all lines of a
-shape. Logs repeat few shapes, so the answers are remembered. The memory is bounded, and only speed depends on it.
+A line's shape is the line with every digit as 0, and the letters of addresses (0x7f3a…) too. Everything that is looked
+for holds a fixed piece of text, so what such a piece can't be found in need not be looked at; with the digits of both
+sides as 0 that is true of all lines of a shape. Logs repeat few shapes, so the answers are remembered. The memory is
+bounded, and only speed depends on it.
 
 Prose has a new shape in every line, but few words: of each text that is looked for, the longest piece without spaces
 must be part of one of the line's words. So words are remembered as well (`Words`).
@@ -10,6 +11,7 @@ must be part of one of the line's words. So words are remembered as well (`Words
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +27,8 @@ MOST_WORDS = 50_000
 LONGEST = 512  # bytes of a line whose shape is remembered
 _AS_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
 _PRINTED = bytes(range(32, 127)) + b"\t"  # of other characters some are taken out before a line is matched
+_ADDRESS = re.compile(rb"\b0x[0-9a-fA-F]+\b")
+_END_OF_ADDRESS = re.compile(r"[0-9a-fA-Fx]{1,80}(?![0-9A-Za-z_])")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,12 +48,17 @@ class Readers:
 
 def shape_of(text: str) -> bytes:
     """Bytes, as they are translated twenty times as fast as texts."""
-    return text.encode("utf-8", "surrogatepass").translate(_AS_ZERO)
+    return without_addresses(text.encode("utf-8", "surrogatepass").translate(_AS_ZERO))
 
 
 def shapes_of(data: bytes) -> list[bytes]:
-    """Of all lines in `data`; each is as long as its line."""
+    """Of all lines in `data`, but for `without_addresses`; each is as long as its line."""
     return data.translate(_AS_ZERO).split(b"\n")
+
+
+def without_addresses(shape: bytes) -> bytes:
+    """As long as it was. For all lines it would take longer than it saves: most have none."""
+    return _ADDRESS.sub(lambda found: b"0x".ljust(len(found[0]), b"0"), shape) if b"0x" in shape else shape
 
 
 def _readable(text: str) -> str:
@@ -66,6 +75,8 @@ class Sieve:
     def __init__(self, formats: Sequence[Format], *, own: str | None = None) -> None:
         self._formats = list(formats)
         self._literals = list(catalogue.LOG_LITERALS)
+        if own and ("0x" in own or own.endswith("0") or _END_OF_ADDRESS.match(own)):
+            own = ""  # it may begin or end within an address, where it would not be found: each line may hold it
         self._own = None if own is None else _readable(own)
         pieces: dict[str, tuple[set[int], set[int]]] = {}  # piece → places in the two lists above
         for index, each in enumerate(self._formats):
@@ -88,35 +99,48 @@ class Sieve:
     def pass_over(self, shape: bytes, readers: Readers | None) -> None:
         """Keep in mind that nobody has to look at lines of this shape. None: there is nothing in them."""
         if len(shape) <= LONGEST and (readers is None or readers.silent):
-            self._keep(shape, growth=readers is not None and readers.growth)
+            self._keep([shape], growth=readers is not None and readers.growth)
 
-    def _keep(self, shape: bytes, *, growth: bool) -> None:
-        for shapes in (self._silent,) if growth else (self._silent, self._mute):
-            if len(shapes) >= MOST_SILENT:
-                shapes.clear()
-                shapes.add(b"")
-            shapes.add(shape)
+    def _keep(self, shapes: Sequence[bytes], *, growth: bool) -> None:
+        shapes = shapes[:MOST_SILENT]
+        for kept in (self._silent,) if growth else (self._silent, self._mute):
+            if len(kept) + len(shapes) > MOST_SILENT:
+                kept.clear()
+                kept.add(b"")
+            kept.update(shapes)
 
     def sift(self, shapes: Iterable[bytes]) -> None:
         """Pass over those of the shapes whose words already tell that nobody has to look at them."""
-        fresh = {shape for shape in shapes if len(shape) <= LONGEST}
-        fresh -= self._silent
-        lines = {shape: shape.split() for shape in fresh if not shape.translate(None, _PRINTED)}
-        self._words.learn(lines.values())
-        for shape, words in lines.items():
+        mute, growing = self._words.mute, []
+        found: list[bytes] = []
+        unsure: list[tuple[bytes, list[bytes]]] = []
+        for shape in set(shapes):
+            if len(shape) > LONGEST or shape in self._known or shape in self._silent:
+                continue
+            if shape.translate(None, _PRINTED):
+                continue
+            words = shape.split()
             if len(words) > 1 and words[-2].endswith(b":"):
                 continue  # one word behind a label of srun's may be a node
-            if self._words.harmless.issuperset(words):
-                self._keep(shape, growth=not self._words.mute.issuperset(words))
-
-    def recipe(self, shape: bytes) -> Recipe | None:
-        """How to read a whole line that is nothing but progress, where its shape was seen before."""
-        readers = self._known.get(shape)
-        return None if readers is None else readers.recipe
+            if mute.issuperset(words):
+                found.append(shape)
+            else:
+                unsure.append((shape, words))
+        self._words.learn([words for _, words in unsure])
+        for shape, words in unsure:
+            if mute.issuperset(words):
+                found.append(shape)
+            elif self._words.harmless.issuperset(words):
+                growing.append(shape)
+        self._keep(found, growth=False)
+        self._keep(growing, growth=True)
 
     def recall(self, raw: str) -> Readers | None:
         """The readers of a raw line whose shape was seen before."""
-        return self._known.get(shape_of(raw)) if len(raw) <= LONGEST else None
+        return self.recall_shape(shape_of(raw)) if len(raw) <= LONGEST else None
+
+    def recall_shape(self, shape: bytes) -> Readers | None:
+        return self._known.get(shape)
 
     def readers(self, raw: str, cleaned: CleanLine) -> Readers:
         """The readers of the raw line `raw`, of which `cleaned` is what is left when it is cleaned."""
@@ -125,7 +149,7 @@ class Sieve:
             return found
         bar = self._find(cleaned.before, task=None, bar=None) if cleaned.before else None
         found = self._find(cleaned.text, task=cleaned.task, bar=bar)
-        plain = raw.isascii() and "\r" not in raw
+        plain = raw.isascii() and "\r" not in raw and "0x" not in raw
         found = replace(found, layout=cleaned.layout, recipe=_recipe(found, cleaned) if plain else None)
         if len(raw) <= LONGEST:
             if len(self._known) >= MOST_SHAPES:

@@ -33,6 +33,9 @@ MORE = [
     b"3: n2", b"3:  n1", b"   ", b"7: [default0]:n2", b"n2:1:2 [0] NCCL INFO comm 0x1 rank 9 nranks 16 cudaDev 1",
     b"the quick brown fox", b"Loading: 5%|#| 5/100 [00:01<00:02, 3it/s]", b"upd 7 then L=2.5", b"UPD 8 L=3",
     b"\t\tat the end", b"RuntimeError: CUDA error: an illegal memory access was encountered", b"rank : 3", b"host : n1",
+    b"n1:3:4 [1] NCCL INFO comm 0x7f3ab0 rank 2 nranks 16 cudaDev 0", b"step 1 loss 0xe5",
+    b"upd 0x3f 7 then L=0xab", b"upd 0x30 7 then L=0.5", b"step 0x1f loss 2", b"step 0x10 loss 2",
+    b"n2:3:4 [1] NCCL INFO comm 0x7f3000 rank 3 nranks 16 cudaDev 0",
     b"x" * 600 + b" iteration 5", b"loss is nan", b"NCCL", b"  rank      : 12 (local_rank: 1)", b"\x9b0mstep 3 loss 1",
 ]  # fmt: skip
 PIECE = st.one_of(

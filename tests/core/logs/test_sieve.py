@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from recovery.core.logs import generic
 from recovery.core.logs.formats import FORMATS
 from recovery.core.logs.lines import clean
 from recovery.core.logs.ranks import Place, RankMap
-from recovery.core.logs.sieve import MOST_SHAPES, Readers, Sieve
+from recovery.core.logs.sieve import LONGEST, MOST_SHAPES, Readers, Sieve
 from tests.core.logs.corpus import CASES, lines_of
 from tests.core.logs.test_parser import PIECES, REAL_LINES
 
@@ -61,6 +62,32 @@ def test_what_is_remembered_of_a_shape_holds_for_other_digits(text: str, digit: 
     readers = SIEVE.recall(other)
     assert readers is not None
     check(other, readers)
+
+
+ADDRESSES = st.text("0123456789abcdefABCDEF", min_size=1, max_size=16)
+
+
+@SETTINGS
+@given(
+    TEXTS,
+    st.sampled_from(["{} 0x{}", "0x{1} {0}", "comm 0x{1} rank 3 nranks 4 {0}", "step 0x{1} {0}"]),
+    ADDRESSES,
+    ADDRESSES,
+)
+def test_what_is_remembered_of_a_shape_holds_for_other_addresses(text: str, form: str, one: str, other: str) -> None:
+    size = min(len(one), len(other))
+    first, second = form.format(text, one[:size]), form.format(text, other[:size])
+    SIEVE.readers(first, clean(first))
+    if len(second) <= LONGEST:
+        readers = SIEVE.recall(second)
+        assert readers is not None
+        check(second, readers)
+
+
+@pytest.mark.parametrize("own", ["beef at step", "at 0x", "0xdead", "peer 0", "fa"])
+def test_a_sites_pattern_is_asked_although_its_text_may_be_part_of_an_address(own: str) -> None:
+    text = f"peer 0xdead{own}"
+    assert Sieve(FORMATS, own=own).readers(text, clean(text)).own
 
 
 def test_the_memory_of_shapes_is_bounded() -> None:
