@@ -76,7 +76,8 @@ class LabServices:
 
     def start_database(self) -> None:
         data, run = self.root / "mysql", self.root / "run"
-        common = ["--no-defaults", "--user=root", f"--datadir={data}"]
+        # When it starts it removes what it finds of temporary tables: in a shared folder, those of another lab's.
+        common = ["--no-defaults", "--user=root", f"--datadir={data}", f"--tmpdir={run}"]
         if not (data / "mysql").exists():
             self.run("mariadb-install-db", *common, "--auth-root-authentication-method=socket", "--skip-test-db")
         place = [f"--socket={run}/mysql.sock", f"--pid-file={run}/mariadbd.own", "--skip-networking"]

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from recovery.demo import lab_conf, lab_host, lab_services
 from recovery.demo.lab import SlurmLab, main
 from recovery.demo.lab_conf import PORTS, LabError, LabSpec
+from recovery.demo.lab_services import LabServices
 from recovery.demo.processes import ProcessId, read_pid_file, wait_until
 from tests import daemons
 
@@ -121,6 +122,19 @@ def test_slurmrestd_loads_what_can_do_without_slurmdbd_where_there_is_none(
 def test_no_release_is_given_a_word_for_cgroups_that_it_does_not_know(release: tuple[int, int], plugin: str) -> None:
     """23.11's slurmd ends at "disabled" ("cannot create cgroup context"), and older ones start no such plugin."""
     assert lab_conf.cgroup_plugin(release) == plugin
+
+
+def test_databases_that_start_at_once_do_not_remove_each_others_temporary_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Sequence[str]] = []
+    monkeypatch.setattr(LabServices, "run", lambda self, *argv: started.append(argv))
+    monkeypatch.setattr(LabServices, "_start", lambda self, name, argv: started.append(argv))
+    monkeypatch.setattr(LabServices, "_await_answer", lambda self, argv, **how: None)
+    LabServices(tmp_path).start_database()
+    assert [(argv[0], f"--tmpdir={tmp_path}/run" in argv) for argv in started] == [
+        *(("mariadb-install-db", True), ("mariadbd", True))
+    ]
 
 
 @pytest.fixture
