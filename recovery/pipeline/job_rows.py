@@ -119,7 +119,7 @@ def new_attempt(job: Job, record: JobRecord, *, now: datetime, previous: datetim
     """
     attempt = Attempt(job=job, number=record.restart_count, submitted_at=record.submitted_at, seen_at=now)
     attempt.phase, attempt.phase_since = Phase.QUEUED, record.submitted_at
-    fill_attempt(attempt, record)
+    fill_attempt(attempt, record, now=now)
     ended = JobState(attempt.state).is_terminal
     if ended and _is_old_news(attempt, previous):
         attempt.closed_at = now  # history: shown, never judged and never acted on
@@ -154,12 +154,15 @@ def missed_attempts(job: Job, numbers: Iterable[int], *, since: datetime, now: d
     ]  # fmt: skip
 
 
-def fill_attempt(attempt: Attempt, record: JobRecord) -> None:
-    pending = record.state is JobState.PENDING
+def fill_attempt(attempt: Attempt, record: JobRecord, *, now: datetime) -> None:
+    pending, revoked = record.state is JobState.PENDING, record.state is JobState.REVOKED
+    left_at = attempt.ended_at if attempt.state == JobState.REVOKED else None
     attempt.state, attempt.state_reason = record.state, record.state_reason[:100]
     # A requeued job keeps the start, end, exit code and nodes of its last attempt while it waits.
     attempt.started_at = None if pending else record.started_at
     attempt.ended_at = record.ended_at if record.state.is_terminal else None
+    if revoked:  # here it is over since another cluster of the federation has it
+        attempt.ended_at = left_at or record.ended_at or now
     attempt.exit_code = record.exit_code if record.state.is_terminal else None
     attempt.exit_signal = record.exit_signal if record.state.is_terminal else None
     if not pending:

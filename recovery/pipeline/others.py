@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from django.db.models import F, Q
 
-from recovery.core.others import ALIVE, SOMEWHERE, OtherJob, chained, said_of, took_up
+from recovery.core.others import SOMEWHERE, OtherJob, chained, said_of, took_up
 from recovery.core.types import ActionKind, FindingKind, JobState
 from recovery.models import Action, Attempt, Incident, Job, Recommendation
 from recovery.pipeline.job_rows import new_job
 from recovery.pipeline.store_runs import run_key
 from recovery.pipeline.subject import MARK, subject_of
-from recovery.slurm.base import JobRecord
+from recovery.slurm.base import ENDED_ELSEWHERE, JobRecord
 
 
 def in_picture(incident: Incident, job: Job) -> list[OtherJob]:
@@ -28,15 +28,19 @@ def in_picture(incident: Incident, job: Job) -> list[OtherJob]:
     beside = _ran_beside(incident)
     now = Attempt.objects.filter(job__in=jobs, number=F("job__restart_count"))
     started = dict(now.values_list("job_id", "started_at"))
-    ended = set(now.filter(state=JobState.REVOKED).exclude(ended_at=None).values_list("job_id", flat=True))
     return [
         OtherJob(
             job_id=each.job_id, state=JobState(each.state), state_reason=each.state_reason, held=each.held,
             started_at=started.get(each.pk), ran_beside=each.pk in beside,
         )
         for each in jobs
-        if each.pk not in ended
+        if not _is_over(each)
     ]  # fmt: skip
+
+
+def _is_over(job: Job) -> bool:
+    """Of one that another cluster of the federation had: the record of it goes with it."""
+    return job.state == JobState.REVOKED and (job.state_reason == ENDED_ELSEWHERE or not job.listed)
 
 
 def _of_run(incident: Incident, job: Job) -> Q:
@@ -56,7 +60,8 @@ def in_records(action: Action, job: Job, records: Iterable[JobRecord]) -> list[O
             ran_beside=each.job_id in beside,
         )
         for each in records
-        if (each.state in ALIVE or (each.state is JobState.REVOKED and each.ended_at is None))
+        if each.state in SOMEWHERE
+        and each.state_reason != ENDED_ELSEWHERE
         and each.user == job.user
         and each.job_id != job.job_id
         and f"{MARK}{action.key}" not in each.admin_comment

@@ -158,7 +158,7 @@ class _Changes:
         if ended and was is not record.state and (record.state is JobState.REVOKED or not record.state.is_terminal):
             return  # an ended attempt does not live again: the next attempt will say so with its own restart count
         before = job_rows.attempt_row(attempt)
-        job_rows.fill_attempt(attempt, record)
+        job_rows.fill_attempt(attempt, record, now=self.now)
         if job_rows.attempt_row(attempt) == before:
             return
         attempt.seen_at = self.now

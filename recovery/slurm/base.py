@@ -24,6 +24,9 @@ HELD_BY_REQUEUE = "RequeuedHeld"
 HELD_BY_PEOPLE = frozenset({"JobHeldAdmin", "JobHeldUser"})
 
 
+# The `state_reason` of a job that another cluster of the federation has, and of one whose end there is known.
+IS_ELSEWHERE, ENDED_ELSEWHERE = "OnAnotherCluster", "EndedOnAnotherCluster"
+
 MAX_TRIED = 300  # characters of what was tried, in a sentence for people
 
 

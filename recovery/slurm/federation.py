@@ -15,7 +15,7 @@ import dataclasses
 from typing import NamedTuple
 
 from recovery.core.types import JobState
-from recovery.slurm.base import JobRecord
+from recovery.slurm.base import ENDED_ELSEWHERE, IS_ELSEWHERE, JobRecord
 
 # Above so many the id of a job carries the number of its origin: no job outside of a federation has one.
 FIRST_ID = 1 << 26
@@ -60,5 +60,6 @@ def placed(record: JobRecord, place: Place | None) -> JobRecord:
     start, end = record.started_at, record.ended_at
     over = end if end is not None and start is not None and end <= start else None  # else its limit, or not known
     return dataclasses.replace(
-        told, state=JobState.REVOKED, started_at=None, ended_at=over, exit_code=None, exit_signal=None, nodes=(),
+        told, state=JobState.REVOKED, state_reason=ENDED_ELSEWHERE if over else IS_ELSEWHERE, started_at=None,
+        ended_at=over, exit_code=None, exit_signal=None, nodes=(),
     )  # fmt: skip

@@ -9,9 +9,9 @@ import pytest
 
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, JobState
-from recovery.models import Attempt, Cluster, Event, Incident, Job
+from recovery.models import Attempt, Cluster, Event, Incident, Job, Run
 from recovery.pipeline import others, poll, proposals, scripts, verify
-from recovery.slurm.base import AttemptRecord, Health
+from recovery.slurm.base import ENDED_ELSEWHERE, IS_ELSEWHERE, AttemptRecord, Health
 from tests.pipeline.conftest import START, Desk
 
 S = JobState
@@ -138,32 +138,46 @@ def test_a_restart_that_went_to_another_cluster_ends_with_a_person(fed: Desk) ->
 
 
 @pytest.mark.parametrize(
-    ("state", "ended", "blocks"), [(S.RUNNING, False, True), (S.REVOKED, False, True), (S.REVOKED, True, False)]
+    ("state", "reason", "listed", "blocks"),
+    [
+        (S.RUNNING, "", True, True),
+        (S.REVOKED, IS_ELSEWHERE, True, True),
+        (S.REVOKED, ENDED_ELSEWHERE, True, False),
+        (S.REVOKED, IS_ELSEWHERE, False, False),
+    ],
 )
 @pytest.mark.parametrize("where", ["lab", "fa", "alien"])
 def test_a_run_that_goes_on_on_another_cluster_of_the_federation_is_not_started_twice(
-    fed: Desk, where: str, state: JobState, ended: bool, blocks: bool
+    fed: Desk, where: str, state: JobState, reason: str, listed: bool, blocks: bool
 ) -> None:
     incident = case(fed)
-    old = incident.attempt.job
+    old, now = incident.attempt.job, fed.now
     if where != "lab":
-        Cluster.objects.create(
-            name=where, backend="cli", federation="fed" if where == "fa" else "", next_look_at=fed.now
-        )
+        federation = "fed" if where == "fa" else ""
+        Cluster.objects.create(name=where, backend="cli", federation=federation, next_look_at=now)
     cluster = Cluster.objects.get(name=where)
-    run = type(incident.run).objects.get_or_create(
-        cluster=cluster, key=incident.run.key, defaults={"name": "x", "user": "ada", "created_at": fed.now}
-    )[0]
+    made = {"name": "x", "user": "ada", "created_at": now}
+    run, _ = Run.objects.get_or_create(cluster=cluster, key=incident.run.key, defaults=made)
     other = Job.objects.create(
-        cluster=cluster, run=run, job_id="134217730", first_submitted_at=fed.now, submitted_at=fed.now, seen_at=fed.now,
-        state=state, restart_count=0,
+        cluster=cluster, run=run, job_id="134217730", first_submitted_at=now, submitted_at=now, seen_at=now,
+        state=state, state_reason=reason, listed=listed,
     )  # fmt: skip
-    Attempt.objects.create(
-        job=other, number=0, state=state, submitted_at=fed.now, seen_at=fed.now, ended_at=fed.now if ended else None,
-        started_at=fed.now if state is S.RUNNING else None,
-    )  # fmt: skip
+    started = now if state is S.RUNNING else None
+    Attempt.objects.create(job=other, number=0, state=state, submitted_at=now, seen_at=now, started_at=started)
     found = others.in_the_way(ActionKind.REQUEUE, old, others.in_picture(incident, old), incident)
     assert (found is not None) is (blocks and where != "alien")
+
+
+def test_here_an_attempt_is_over_when_another_cluster_took_the_job(fed: Desk) -> None:
+    enter(fed, S.PENDING, origin="")
+    look(fed)
+    enter(fed, S.REVOKED, origin="", state_reason=IS_ELSEWHERE)
+    look(fed)
+    taken = fed.now
+    look(fed)
+    enter(fed, S.REVOKED, origin="", state_reason=ENDED_ELSEWHERE, ended_at=fed.now)
+    look(fed)
+    assert Attempt.objects.get().ended_at == taken
 
 
 def test_people_are_not_offered_what_only_the_origin_can_do(fed: Desk) -> None:
