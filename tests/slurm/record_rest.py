@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from record import WORK, call, impersonal, make_history  # type: ignore[import-not-found]  # beside it, run as a script
+from record import WORK, call, impersonal, make_history, wait_for  # type: ignore[import-not-found]  # beside it, run as a script
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(38, 46))
 LISTS = ("jobs", "nodes", "partitions", "reservations", "diag", "ping")
@@ -92,6 +92,7 @@ def main() -> None:
     folder, ask = Path(sys.argv[1]).absolute() / f"rest-{release}", asker(sys.argv[2])
     (WORK / "out").mkdir(parents=True, exist_ok=True)
     jobs = make_history()
+    wait_for(jobs, {"failed_requeued": "FAILED"})  # once more: all versions are to tell of one moment
     maintenance = ("StartTime=now", "Duration=60", "Nodes=n1", "Users=root", "Flags=MAINT,IGNORE_JOBS")
     call("scontrol", "create", "reservation", "ReservationName=maint", *maintenance)
     for version in VERSIONS:

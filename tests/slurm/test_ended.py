@@ -79,7 +79,7 @@ def test_nothing_is_told_that_runs_or_waits(jobs: list[JobRecord]) -> None:
 @pytest.mark.parametrize("release", BY_SACCT)
 def test_newer_releases_tell_where_the_output_went(release: str) -> None:
     (failed,) = [job for job in told(release) if job.exit_code == 4]
-    named = release >= "24.11"
+    named = release >= "24.05"
     assert failed.stdout == (f"/home/ada/slurm-{failed.job_id}.out" if named else "")
     assert failed.stderr == (f"/home/ada/err-{failed.job_id}.log" if named else "")
 
