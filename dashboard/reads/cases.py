@@ -150,6 +150,8 @@ class IncidentPage:
     opinion: SecondOpinion | None  # of an external diagnostic service
     provider: selectors.ProviderStatus
     on_nodes: tuple[Incident, ...]  # incidents of other runs that named the same nodes
+    forgotten_at: datetime | None  # when about Slurm drops the job that is to be put back
+    on_the_node: tuple[str, ...]  # jobs of others on the node that is to be drained: until they end it isn't
 
     @property
     def incident(self) -> Incident:
@@ -173,14 +175,6 @@ class IncidentPage:
         return dict(self.incident.diagnosis.get("coverage") or {})
 
     @property
-    def forgotten_at(self) -> datetime | None:
-        """When about Slurm drops the job, where what is proposed needs it and is not begun."""
-        proposed, action = self.case.recommendation, self.case.action
-        if proposed is None or ActionKind(proposed.action) not in NEED_THE_JOB or (action and action.calls):
-            return None
-        return subject_of(self.incident, proposed.parameters).forgotten_at
-
-    @property
     def checkpoint_changed(self) -> bool:
         """The checkpoint that the recommendation counts on can't be restored any more."""
         return self.checkpoint is not None and self.checkpoint.state != "complete"
@@ -202,6 +196,8 @@ def incident_page(pk: int, *, actor: Actor, now: datetime) -> IncidentPage:
         opinion=detail.second_opinion,
         provider=selectors.provider_status(now=now),
         on_nodes=_on_nodes(incident, actor=actor, now=now),
+        forgotten_at=_forgotten_at(case),
+        on_the_node=_on_the_node(case),
     )
 
 
@@ -210,6 +206,23 @@ def _checkpoint(case: Case) -> Checkpoint | None:
         return None
     found = selectors.checkpoints(run_id=case.incident.run_id).filter(step=case.recommendation.restore_step)
     return found.order_by("-checked_at").first()
+
+
+def _forgotten_at(case: Case) -> datetime | None:
+    """Where what is proposed needs a job that Slurm knows, and is not begun."""
+    proposed, action = case.recommendation, case.action
+    if proposed is None or ActionKind(proposed.action) not in NEED_THE_JOB or (action and action.calls):
+        return None
+    return subject_of(case.incident, proposed.parameters).forgotten_at
+
+
+def _on_the_node(case: Case) -> tuple[str, ...]:
+    """By the last picture, and where nothing is decided yet."""
+    proposed = case.recommendation
+    if proposed is None or proposed.action != ActionKind.DRAIN or case.action is not None:
+        return ()
+    job, node = subject_of(case.incident, proposed.parameters).job, proposed.parameters["node"]
+    return tuple(selectors.jobs_on_node(node, cluster_id=case.incident.run.cluster_id, besides=job.job_id))
 
 
 def _on_nodes(incident: Incident, *, actor: Actor, now: datetime) -> tuple[Incident, ...]:

@@ -154,6 +154,7 @@ def decide_version(found: cases.IncidentPage, picture: Picture, needed: Needed |
     parts = [case.incident.state, picture.state, found.checkpoint.state if found.checkpoint else ""]
     parts.append(str(case.recommendation.pk) if case.recommendation else "")
     parts += [needed.version if needed else "", case.incident.run.hands_off_by]
+    parts += [str(found.forgotten_at or ""), *found.on_the_node]
     if case.action is not None:
         parts += [case.action.state, str(len(case.action.calls)), case.action.detail]
     return "-".join(parts)

@@ -14,11 +14,12 @@ from recovery.core.lifecycle import ActionState
 from recovery.core.recommend import OF_ORIGIN
 from recovery.core.speech import duration, listed, steps
 from recovery.core.types import ActionKind, CheckpointState, JobState
-from recovery.models import Action, Attempt, Checkpoint, Cluster, Incident, Node
+from recovery.models import Action, Attempt, Checkpoint, Cluster, Incident, Job, Node
 from recovery.pipeline.invalid import Invalid
 from recovery.pipeline.job_facts import restorable
 from recovery.pipeline.scripts import check_environment, why_not_resubmitted
 from recovery.pipeline.subject import MARK, held_by_us
+from recovery.selectors import jobs_on_node
 from recovery.slurm.base import HELD_BY_REQUEUE, SlurmClient
 
 EXCLUDING = (ActionKind.REQUEUE_EXCLUDING, ActionKind.RESUBMIT)
@@ -197,10 +198,19 @@ def _drain(asked: Asked) -> Instead:
         raise Invalid([f"parameters.node: the job of this case did not run on {node.name}."])
     if "DRAIN" in node.raw_state.upper():
         raise Invalid([f"parameters.node: {node.name} is drained already: {node.reason or 'without a reason'}"])
+    return draining(node, asked.attempt.job, why=asked.reason[:200])
+
+
+def draining(node: Node, job: Job, *, why: str, again: str = "") -> Instead:
+    """With who is on the node by the last picture; that is asked anew when it is done."""
+    reasons = [f"It takes no new job then. Not done while jobs of others run on {node.name}."]
+    others = jobs_on_node(node.name, cluster_id=node.cluster_id, besides=job.job_id)
+    if others and (seen_at := node.cluster.seen_at) is not None:
+        there = listed(f"job {other}" for other in others)
+        reasons.append(f"At {seen_at:%H:%M:%S} UTC Slurm showed {there} on it: until they end it would be refused.")
     return Instead(
-        action=ActionKind.DRAIN, headline=f"Take {node.name} out of service (drain).",
-        reasons=(f"It takes no new job then. Not done while jobs of others run on {node.name}.",),
-        parameters={"node": node.name, "why": asked.reason[:200]},
+        action=ActionKind.DRAIN, headline=f"Take {node.name} out of service{again} (drain).",
+        reasons=tuple(reasons), parameters={"node": node.name, "why": why},
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from recovery.pipeline.fleet import open_outbreak
 from recovery.pipeline.invalid import Invalid, needs_reason
 from recovery.pipeline.observe import ON_NODES
 from recovery.pipeline.others import in_picture, in_the_way
-from recovery.pipeline.proposals import Asked, build, resuming
+from recovery.pipeline.proposals import Asked, build, draining, resuming
 from recovery.pipeline.recommend import store_recommendation
 from recovery.pipeline.ruling import note, rule
 from recovery.pipeline.subject import MARK, held_by_us, newest_execution, subject_of
@@ -150,9 +150,9 @@ def _on_node(action: Action, *, now: datetime) -> Instead | None:
     if action.kind == ActionKind.DRAIN:
         ours = drained and f"{MARK}{action.parameters['key']}" in node.reason
         return resuming(action) if ours and seen_in_health(node, now=now) else None
-    parameters = {"node": name, "why": "drained again: a resume was undone"}
-    headline = f"Take {name} out of service again (drain)."
-    return None if drained else Instead(action=ActionKind.DRAIN, headline=headline, parameters=parameters)
+    if drained:
+        return None
+    return draining(node, action.incident.attempt.job, why="drained again: a resume was undone", again=" again")
 
 
 def _on_job(action: Action, *, now: datetime) -> Instead | None:

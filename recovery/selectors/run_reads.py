@@ -71,6 +71,12 @@ def running_attempts() -> QuerySet[Attempt]:
     return attempts().filter(closed_at=None, state__in=EXECUTING).order_by("started_at", "pk")
 
 
+def jobs_on_node(name: str, *, cluster_id: int, besides: str) -> list[str]:
+    """Ids of the jobs that the last picture shows on a node, without the one that is named."""
+    rows = running_attempts().filter(job__cluster=cluster_id).exclude(job__job_id=besides)
+    return [job_id for job_id, nodes in rows.values_list("job__job_id", "nodes") if name in nodes]
+
+
 def blind_attempts() -> QuerySet[Attempt]:
     """What can't be observed, each with its reason and remedy. Blind is neither healthy nor hung."""
     return (

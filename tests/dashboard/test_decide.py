@@ -12,7 +12,7 @@ from recovery.core.lifecycle import ActionState
 from recovery.core.types import ActionKind
 from recovery.models import Action, Attempt, Cluster, Decision, Event, Incident, Job, Recommendation
 from tests.dashboard.conftest import HTMX, Question, text_of
-from tests.factories import ago, make_action, make_decision, make_recommendation
+from tests.factories import ago, make_action, make_attempt, make_decision, make_job, make_recommendation, make_run
 
 
 def press(client: Client, path: str, question: Question, *, htmx: bool = True, **fields: str) -> tuple[int, str]:
@@ -273,6 +273,7 @@ def test_until_when_slurm_keeps_the_job_that_would_be_requeued(question: Questio
     Cluster.objects.update(min_job_age_s=600)
     page = read(question.page)
     assert said in page
+    assert attempt.ended_at is not None
     gone = attempt.ended_at + timedelta(seconds=600)
     assert f'<dt>Slurm forgets it</dt><dd>at about <time datetime="{gone:%Y-%m-%dT%H:%M:%S}' in page
     Job.objects.filter(pk=attempt.job_id).update(listed=False)
@@ -280,3 +281,15 @@ def test_until_when_slurm_keeps_the_job_that_would_be_requeued(question: Questio
     Job.objects.filter(pk=attempt.job_id).update(listed=True)
     Recommendation.objects.update(action=ActionKind.RESUBMIT)
     assert said not in read(question.page)
+
+
+def test_who_runs_on_the_node_that_is_to_be_drained(question: Question, read: Callable[[str], str]) -> None:
+    cluster = question.incident.run.cluster
+    box = f"{question.page}?part=decide"
+    Recommendation.objects.update(action=ActionKind.DRAIN, parameters={"node": "gpu-02"}, exclude_nodes=[])
+    other = make_attempt(job=make_job(run=make_run(cluster=cluster)), nodes=["gpu-02", "gpu-09"])
+    make_attempt(job=make_job(run=make_run(cluster=cluster)), nodes=["gpu-09"])
+    make_attempt(nodes=["gpu-02"])  # of another cluster
+    assert f"Other jobs run on gpu-02: {other.job.job_id}." in read(box)
+    Attempt.objects.filter(pk=other.pk).update(closed_at=timezone.now())
+    assert "Other jobs run" not in read(box)

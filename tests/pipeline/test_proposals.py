@@ -12,6 +12,7 @@ from recovery.core.types import ActionKind, Outcome
 from recovery.pipeline.invalid import Invalid
 from recovery.slurm.base import Operation
 from tests.pipeline.cases import Case
+from tests.pipeline.polling import poll
 
 # --- restore older ----------------------------------------------------------------------------------------------------
 
@@ -81,6 +82,18 @@ def test_a_proposal_takes_the_place_of_the_recommendation_and_waits_for_a_decisi
     assert case.desk.recommendation.pk == row.pk
     assert case.desk.incident.state == IncidentState.AWAITING_DECISION
     assert "drain_node" not in case.desk.slurm.calls
+
+
+def test_who_is_on_the_node_is_said_when_its_drain_is_proposed(case: Case) -> None:
+    alone = "It takes no new job then. Not done while jobs of others run on n2."
+    assert case.propose(ActionKind.DRAIN, node="n2").reasons[1:] == [alone]
+    case.desk.slurm.enter("2", name="other", user="bob")
+    case.desk.slurm.start("2", ("n2", "n3"))
+    poll(case.desk)
+    seen = f"{case.desk.now:%H:%M:%S}"
+    told = case.propose(ActionKind.DRAIN, node="n2").reasons
+    assert told[1:] == [alone, f"At {seen} UTC Slurm showed job 2 on it: until they end it would be refused."]
+    assert len(case.propose(ActionKind.DRAIN, node="n1").reasons) == 2
 
 
 def test_nothing_is_recorded_with_its_reason_and_watched(case: Case) -> None:
