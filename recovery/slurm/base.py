@@ -324,7 +324,7 @@ class SlurmClient(Protocol):
         """Every execution of anybody's job that ended in this time by accounting's word, the first to end first.
 
         One question. `restart_count` is Slurm's own where accounting keeps it, else the place among those of that job
-        in the answer. What accounting doesn't keep is as in a JobRecord without it: holds, exclusions, before 24.11
+        in the answer. What accounting doesn't keep is as in a JobRecord without it: holds, exclusions, before 24.05
         the files of its output, without AccountingStoreFlags=job_comment the comment. Raises SlurmRefused where there
         is no accounting. A user without a level in Slurm gets fewer, where slurmdbd's PrivateData hides others' jobs.
         """

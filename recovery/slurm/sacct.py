@@ -133,7 +133,7 @@ def true_end(
 ) -> tuple[JobState, datetime | None]:
     """The state and the end of an attempt. `batch`: those of its batch step; `badly`: its exit code is not 0:0.
 
-    22.05 and 24.11 call an attempt REQUEUED whatever ended it, and date its end at the requeue; its batch step knows
+    22.05 to 24.11 call an attempt REQUEUED whatever ended it, and date its end at the requeue; its batch step knows
     better. Put back while it ran, an attempt has exit code 0:0 whatever its script made of the signals.
     """
     if state is not JobState.REQUEUED or batch is None:
