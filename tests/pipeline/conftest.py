@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
+from recovery.access import Actor, actor_for
 from recovery.core.lifecycle import IncidentState
 from recovery.core.policy import DEFAULT_RULES
 from recovery.models import Attempt, Cluster, Incident, PolicyVersion, Recommendation
-from recovery.pipeline import reconcile
+from recovery.models.access import Role
+from recovery.pipeline import notices, reconcile
+from tests.factories import make_user
+from tests.pipeline.asking import Ask, write_policy
 from tests.pipeline.cases import SCRIPT, Case
 from tests.pipeline.fake_slurm import FakeSlurm
+from tests.pipeline.noticing import Post
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 ECC = "[rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered"
@@ -184,3 +189,28 @@ def hanging(desk: Desk, policy: Callable[..., PolicyVersion], operator: Any, app
     desk.train(11, 14)
     desk.tick_until(lambda: Incident.objects.filter(state=IncidentState.AWAITING_DECISION).exists())
     return Case(desk, operator, approver)
+
+
+@pytest.fixture
+def ask(desk: Desk) -> Ask:
+    """`ask(approval={…})`: a crash whose recommendation is judged by one rule with these fields."""
+
+    def crash(**rule: Any) -> Desk:
+        write_policy(desk, **rule)
+        desk.run_with_checkpoint()
+        desk.crash_with_ecc()
+        return desk
+
+    return crash
+
+
+@pytest.fixture
+def second(db: None) -> Actor:
+    return actor_for(make_user(role=Role.APPROVER, username="second"))
+
+
+@pytest.fixture
+def post(monkeypatch: pytest.MonkeyPatch) -> Post:
+    taken = Post()
+    monkeypatch.setitem(notices.SENDERS, "slack", taken)
+    return taken

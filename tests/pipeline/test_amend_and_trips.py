@@ -16,8 +16,8 @@ from recovery.models.access import Role
 from recovery.pipeline import decide, propose
 from recovery.pipeline.earned import decided
 from tests.factories import make_user
+from tests.pipeline.asking import at_once, write_policy
 from tests.pipeline.conftest import Desk
-from tests.pipeline.test_approvals import at_once, write_policy
 
 S = IncidentState
 
