@@ -39,8 +39,8 @@ class Federation:
             if "drain" in "".join(states(each)) if each is lab else "drain" not in "".join(states(each)):
                 each.run("scontrol", "update", "NodeName=n1,n2", f"State={state}", "Reason=steered")
 
-    def submit(self, lab: SlurmLab, script: str, work_dir: Path, *options: str) -> str:
-        comment = '--comment={"recovery": {"run": "llama"}}'
+    def submit(self, lab: SlurmLab, script: str, work_dir: Path, *options: str, run: str = "llama") -> str:
+        comment = f'--comment={{"recovery": {{"run": "{run}"}}}}'
         return lab.submit(script, work_dir=work_dir, options=["--exclusive", "--nodes=1", comment, *options])
 
     def come_to_rest(self) -> None:

@@ -15,7 +15,7 @@ from recovery.core.types import ActionKind, JobState
 from recovery.demo.lab import SlurmLab
 from recovery.demo.processes import wait_until
 from recovery.models import Attempt, Cluster, Incident, Job, Recommendation
-from recovery.pipeline import reconcile, veto
+from recovery.pipeline import reconcile, repair, veto
 from recovery.pipeline.invalid import Invalid
 from recovery.pipeline.verify import ELSEWHERE_NOW
 from recovery.slurm import federation as rules
@@ -44,8 +44,12 @@ class Desks(RealDesk):
     def tick(self) -> None:
         reconcile.tick(client_for=lambda c: self._clients.get(c.name, self.client), clock=reconcile.utc_now)
 
-    def job(self, cluster: str, job_id: str) -> Job | None:
-        return Job.objects.filter(cluster__name=cluster, job_id=job_id).first()
+    def job(self, cluster: str, job_id: str) -> Job:
+        return Job.objects.get(cluster__name=cluster, job_id=job_id)
+
+    def attempts(self, job_id: str) -> list[tuple[str, int, str]]:
+        rows = Attempt.objects.filter(job__job_id=job_id).order_by("job__cluster__name", "number")
+        return list(rows.values_list("job__cluster__name", "number", "state"))
 
     def states(self, job_id: str) -> dict[str, str]:
         rows = Job.objects.filter(job_id=job_id).order_by("cluster__name")
@@ -61,6 +65,7 @@ def desks(
     settings.SETTLE_S, settings.TICK_S, settings.HANG_FLOOR_S, settings.HANG_FIRST_STEP_S = 1, 0.3, 600, 600
     settings.LOG_ROOTS = settings.CHECKPOINT_ROOTS = [str(tmp_path)]
     monkeypatch.setattr(veto, "IN_HEALTH", timedelta(0))
+    monkeypatch.setattr(repair, "ASK_EVERY", timedelta(seconds=1))
     federation.steer_to(federation.b)
     return Desks(federation, tmp_path, actor_for(operator), actor_for(approver))
 
@@ -122,42 +127,36 @@ def test_each_back_end_of_each_cluster_tells_whose_a_job_is(federation: Federati
     assert wait_until(lambda: commands(a).job(waits).state is JobState.CANCELLED, timeout_s=10)
 
 
-def test_a_job_that_is_put_back_and_moves_is_followed_by_each_cluster_for_its_part(desks: Desks) -> None:
+def test_what_is_put_back_and_moves_is_followed_by_each_cluster_for_its_part(desks: Desks) -> None:
+    """One job by an administrator, and one by us: its case ends with a person, and no exclusion is set from here."""
     fed = desks.fed
-    job = fed.submit(fed.a, SLEEPS, desks.folder)
-    desks.until(lambda: desks.states(job) == {"fa": "revoked", "fb": "running"})
-    assert (desks.job("fb", job).origin, desks.job("fa", job).origin) == ("fa", "")  # type: ignore[union-attr]
-    fed.steer_to(fed.a)
-    fed.b.run("scontrol", "requeue", job)
-    desks.until(lambda: desks.states(job) == {"fa": "running", "fb": "revoked"})
-    rows = Attempt.objects.filter(job__job_id=job).order_by("job__cluster__name", "number")
-    assert list(rows.values_list("job__cluster__name", "number", "state")) == [
-        ("fa", 0, "revoked"), ("fa", 1, "running"), ("fb", 0, "requeued"), ("fb", 1, "revoked"),
-    ]  # fmt: skip
-    assert not Incident.objects.filter(attempt__job__cluster__name="fa").exists()
-
-
-def test_a_requeue_that_another_cluster_takes_up_ends_with_a_person(desks: Desks) -> None:
-    """From where it failed; an exclusion is the other cluster's to set."""
-    fed = desks.fed
-    job = fed.submit(fed.a, FAILS, desks.folder)
+    moved = fed.submit(fed.a, SLEEPS, desks.folder, run="bert")
+    desks.until(lambda: desks.states(moved) == {"fa": "revoked", "fb": "running"})
+    assert (desks.job("fa", moved).origin, desks.job("fb", moved).origin) == ("", "fa")
+    restarted = fed.submit(fed.a, FAILS, desks.folder)
     desks.until_asked()
     failed = desks.incident.attempt
-    assert (failed.job.cluster.name, failed.state, failed.job.origin) == ("fb", "failed", "fa")
+    assert (failed.job.job_id, failed.job.cluster.name, failed.state) == (restarted, "fb", "failed")
     assert not Incident.objects.exclude(attempt__job__cluster__name="fb").exists()
     asked = Recommendation.objects.get(superseded_at=None)
     assert (asked.action, asked.exclude_nodes) == (ActionKind.REQUEUE, [])
     assert any("any cluster of its federation" in reason for reason in asked.reasons)
     with pytest.raises(Invalid, match="submitted on cluster fa"):
         desks.propose(ActionKind.REQUEUE_EXCLUDING, tuple(failed.nodes))
+
     fed.steer_to(fed.a)
-    asked = Recommendation.objects.get(superseded_at=None)
+    fed.b.run("scontrol", "requeue", moved)
     desks.carry_out(asked)
-    desks.until(lambda: desks.states(job) == {"fa": "running", "fb": "revoked"})
-    desks.until(lambda: desks.incident.state == IncidentState.NEEDS_PERSON)
-    assert desks.incident.alarm.startswith(ELSEWHERE_NOW)
-    assert Incident.objects.count() == 1
-    assert shown(fed.a, job, "RestartCnt") == "1"
+    there = {"fa": "running", "fb": "revoked"}
+    desks.until(lambda: desks.states(moved) == desks.states(restarted) == there)
+    assert {shown(fed.a, job, "RestartCnt") for job in (moved, restarted)} == {"1"}
+    assert desks.attempts(moved) == [
+        ("fa", 0, "revoked"), ("fa", 1, "running"), ("fb", 0, "requeued"), ("fb", 1, "revoked"),
+    ]  # fmt: skip
+    cases = Incident.objects.filter(attempt__job__job_id=restarted)
+    desks.until(lambda: cases.get().state == IncidentState.NEEDS_PERSON)
+    assert cases.get().alarm == ELSEWHERE_NOW
+    assert not Incident.objects.filter(attempt__job__cluster__name="fa").exists()
 
 
 def test_the_cluster_where_a_job_was_submitted_requeues_it_without_its_node(desks: Desks) -> None:
