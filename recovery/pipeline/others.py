@@ -100,6 +100,8 @@ def why_anew(incident: Incident, recommendation: Recommendation) -> str:
         return ""
     job = subject_of(incident, recommendation.parameters).job
     if job.ended_and_forgotten and incident.kind != FindingKind.UNDOING and not _outlives(recommendation):
+        if job.origin:
+            return f"Slurm no longer lists job {job.job_id} here: another cluster of the federation may have it."
         return f"Slurm no longer lists job {job.job_id}, which has ended: it can only be submitted again."
     others = in_picture(incident, job)
     if was:

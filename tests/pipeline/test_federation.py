@@ -168,6 +168,18 @@ def test_a_run_that_goes_on_on_another_cluster_of_the_federation_is_not_started_
     assert (found is not None) is (blocks and where != "alien")
 
 
+def test_a_failed_job_that_is_gone_from_here_is_not_called_forgotten(fed: Desk) -> None:
+    """It may have been put back, and have started elsewhere, between two looks."""
+    incident = case(fed)
+    assert fed.recommendation.action == ActionKind.REQUEUE
+    del fed.slurm.table[JOB]
+    fed.tick_until(lambda: fed.recommendation.action == ActionKind.NOTHING)
+    assert "another cluster may have it" in fed.recommendation.headline
+    assert Event.objects.filter(
+        subject_id=str(incident.pk), reason__contains="another cluster of the federation may"
+    ).exists()
+
+
 def test_here_an_attempt_is_over_when_another_cluster_took_the_job(fed: Desk) -> None:
     enter(fed, S.PENDING, origin="")
     look(fed)
