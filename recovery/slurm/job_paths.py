@@ -1,8 +1,8 @@
 """Where a batch job's output goes: Slurm's file name patterns, expanded as slurmd expands them.
 
 22.05 gives the pattern only, 23.02 to 24.11 the path in the pattern's place, 26.05 both. Each rule below was tried on
-Slurm 22.05.8: for a job outside of an array %A is its own id and %a is 4294967294; %J is the bare id in a batch script; %b
-stays as it is; a single backslash anywhere switches all patterns off and is itself taken out.
+Slurm 22.05.8: for a job outside of an array %A is its own id and %a is 4294967294; %J is the bare id in a batch script;
+%b stays as it is; a single backslash anywhere switches all patterns off and is itself taken out.
 """
 
 from __future__ import annotations

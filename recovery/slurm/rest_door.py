@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,7 +18,9 @@ from recovery.slurm.rest_json import NoSuchCall, TokenRefused
 
 T = TypeVar("T")
 
-_versions: dict[str, str] = {}  # by address; forgotten when a call is not there any more
+_versions: dict[str, str] = {}  # by address; forgotten when a call is not there any more, or lacks slurmdbd
+_again_at: dict[str, float] = {}  # by address: when a newer version, which lacks slurmdbd, is asked for again
+AGAIN_AFTER_S = 60
 
 
 class RestDoor:
@@ -60,6 +64,8 @@ class RestDoor:
     def send(self, request: Request) -> HttpAnswer:
         headers = self._headers()
         answer = _without(headers.get("X-SLURM-USER-TOKEN", ""), self._http.send(request, headers=headers))
+        if request.path.startswith("/slurm/") and rest_json.lacks_slurmdbd(answer):
+            _versions.pop(self._http.url, None)  # an older one may do without
         try:
             rest_json.check_access(answer)
         except NoSuchCall:
@@ -89,20 +95,43 @@ class RestDoor:
         return path_of("slurm", self.version(), *parts)
 
     def version(self) -> str:
-        """The newest version that both know, found by asking for each from the newest down, once per address."""
-        known = _versions.get(self._http.url)
-        if known is not None:
+        """The newest version that both know, found by asking for each from the newest down, once per address.
+
+        One that answers nothing without slurmdbd (23.02's v0.0.39) makes room for an older one until that is back.
+        """
+        url = self._http.url
+        known = _versions.get(url)
+        if known is not None and time.monotonic() < _again_at.get(url, math.inf):
             return known
+        _again_at.pop(url, None)
+        lame = ""
         for version in rest_versions.NEWEST_FIRST:
             try:
                 answer = self.send(Request(method="GET", path=path_of("slurm", version, "ping")))
             except NoSuchCall:
                 continue
             rest_json.check_slurmrestd(answer)
-            _versions[self._http.url] = version
+            if rest_json.lacks_slurmdbd(answer):
+                lame = lame or version
+                continue
+            if lame and not self._answers(version):
+                return lame  # a token that is refused looks the same
+            if lame:
+                _again_at[url] = time.monotonic() + AGAIN_AFTER_S
+            _versions[url] = version
             return version
+        if lame:
+            return lame
         message = f"it offers none of {', '.join(rest_versions.NEWEST_FIRST)}: is this a slurmrestd?"
         raise SlurmUnreachable(message, tried=f"find slurmrestd's version at {self._http.url}", permanent=True)
+
+    def _answers(self, version: str) -> bool:
+        """Whether the controller answers us in this version."""
+        try:
+            self.read(Request(method="GET", path=path_of("slurm", version, "diag")))
+        except SlurmError:
+            return False
+        return True
 
     def parsed(self, parse: Callable[[], T], *, tried: str) -> T:
         """A parser's result; SlurmUnreachable where it finds the answer unusable."""

@@ -29,6 +29,7 @@ JSON = "application/json"
 UNKNOWN_JOB = 2017
 NONE_OF_FEDERATION = "Unable to find JobId="  # libslurm's words, where no cluster of a federation has the job
 NOTHING_FOUND = 9003  # of accounting: an empty list, which newer releases give without an error
+_NO_SLURMDBD = 7000
 _NO_AUTHENTICATION = 1007  # a token that is wrong or has ended (26.05; 22.05 has no word for it)
 _REFUSED_FOR_NOW = 2020  # "Job can not be altered now, try again later"
 _REFUSALS = frozenset(
@@ -83,6 +84,13 @@ def check_slurmrestd(answer: HttpAnswer) -> None:
     """Raises SlurmUnreachable where something else answers. Its controller may be down."""
     if not _mapping(_object(answer), "meta"):
         raise SlurmUnreachable("it is no slurmrestd that answers there", tried=answer.tried, permanent=True)
+
+
+def lacks_slurmdbd(answer: HttpAnswer) -> bool:
+    """Whether it fails because slurmrestd does not reach slurmdbd: in 23.02's v0.0.39 every call does then."""
+    if answer.status != 500 or answer.content_type != JSON:
+        return False
+    return any(trouble.number == _NO_SLURMDBD for trouble in _troubles(_object(answer)))
 
 
 def whole(answer: HttpAnswer, *, ignore: frozenset[int] = frozenset()) -> dict[str, Any]:

@@ -102,6 +102,7 @@ class Server:
 
     def __init__(self) -> None:
         self.serves = ""
+        self.pings = whole()
         self.script: Script = lambda asked: whole()
         self.asked: list[Asked] = []
         self.port = 0
@@ -119,12 +120,12 @@ class Server:
 
     def begin(self, *, serves: str = "v0.0.45") -> None:
         """As if it were new: one server is shared by the tests of a module."""
-        self.serves, self.script, self.asked = serves, lambda asked: whole(), []
+        self.serves, self.pings, self.script, self.asked = serves, whole(), lambda asked: whole(), []
         rest_door._versions.pop(self.url, None)
 
     def answer(self, asked: Asked) -> Said:
         if asked.path.endswith("/ping"):
-            return whole() if f"/{self.serves}/" in asked.path else NO_SUCH_CALL
+            return self.pings if f"/{self.serves}/" in asked.path else NO_SUCH_CALL
         self.asked.append(asked)
         return self.script(asked)
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from recovery.slurm.base import SlurmRefused, SlurmUnreachable
+from recovery.slurm import rest_door
+from recovery.slurm.base import Operation, SlurmRefused, SlurmUnreachable
 from recovery.slurm.rest_http import RestHttp
 from recovery.slurm.rest_json import TokenRefused
 from recovery.slurm.rest_options import rest_client
-from tests.slurm.rest_server import CALLS, META, Said, Server, error, recorded, serving, whole
+from tests.slurm.rest_server import CALLS, META, NO_SUCH_CALL, Asked, Said, Server, error, recorded, serving, whole
 
 BROKEN: dict[str, Said] = {
     "nothing": Said(body=b""),
@@ -112,6 +113,71 @@ def test_certificates_that_are_not_there_are_said_so(tmp_path: Path) -> None:
     with pytest.raises(SlurmUnreachable, match="option ca_file") as caught:
         rest_client(options, timeout_s=1).jobs()
     assert caught.value.permanent
+
+
+class Slurm2302(Server):
+    """v0.0.38 beside v0.0.39, which answers nothing while slurmdbd is down."""
+
+    slurmdbd_is_up = token_is_right = True
+
+    def answer(self, asked: Asked) -> Said:
+        version = asked.path.split("/")[2]
+        if version not in ("v0.0.38", "v0.0.39"):
+            return NO_SUCH_CALL
+        if version == "v0.0.39" and not (self.slurmdbd_is_up and self.token_is_right):
+            return error(7000, "Unable to connect to database", status=500)
+        if not (self.token_is_right or asked.path.endswith("/ping")):
+            return error(1000, "Unexpected message received", status=500)
+        self.asked.append(asked)
+        return whole(nodes=[{"name": "n1", "state": "idle", "partitions": ["main"]}])
+
+
+def test_23_02_is_asked_in_v0_0_38_while_slurmdbd_is_down_and_in_v0_0_39_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with serving(Slurm2302()) as server:
+        assert isinstance(server, Slurm2302)
+        client = server.client()
+        assert client.nodes()
+        server.slurmdbd_is_up = False
+        with pytest.raises(SlurmUnreachable, match="Unable to connect to database") as caught:
+            client.nodes()  # once
+        assert not caught.value.permanent
+        assert client.nodes()
+        assert server.asked[-1].path == "/slurm/v0.0.38/nodes"
+        assert not client.can(Operation.DRAIN_NODE)
+        server.slurmdbd_is_up = True
+        assert client.nodes()
+        assert server.asked[-1].path == "/slurm/v0.0.38/nodes"  # looked at again after a minute
+        monkeypatch.setattr(rest_door, "AGAIN_AFTER_S", 0)
+        monkeypatch.setattr(rest_door, "_again_at", {server.url: 0.0})
+        assert client.nodes()
+        assert server.asked[-1].path == "/slurm/v0.0.39/nodes"
+        assert client.can(Operation.DRAIN_NODE)
+
+
+def test_a_wrong_token_at_23_02_does_not_lead_to_v0_0_38() -> None:
+    with serving(Slurm2302()) as server:
+        assert isinstance(server, Slurm2302)
+        client = server.client()
+        server.token_is_right = False
+        for _ in range(2):
+            with pytest.raises(SlurmUnreachable, match=r"/v0\.0\.39/nodes.*Unable to connect to database"):
+                client.nodes()
+        server.token_is_right = True
+        assert client.nodes()
+        assert server.asked[-1].path == "/slurm/v0.0.39/nodes"
+
+
+def test_a_server_that_has_nothing_without_slurmdbd_is_said_to_have_that_trouble(server: Server) -> None:
+    """As 23.02 where it serves v0.0.39 alone: the version is known, and every call says why it fails."""
+    server.begin(serves="v0.0.39")
+    no_database = error(7000, "Unable to connect to database", status=500)
+    server.pings = no_database
+    server.says(no_database)
+    for _ in range(2):
+        with pytest.raises(SlurmUnreachable, match="Unable to connect to database"):
+            server.client().nodes()
 
 
 # --- who we are ------------------------------------------------------------------------------------------------------
