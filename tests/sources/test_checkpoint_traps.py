@@ -149,6 +149,23 @@ def test_hugging_face_on_deepspeed_has_the_optimizer_in_shards(run: Path) -> Non
     assert verdict(look(run, 5)) == (TORN, "The ZeRO shards of rank 2 are missing.")
 
 
+def test_hugging_face_on_deepspeed_misses_the_last_ranks_shard_beside_another_checkpoint(run: Path) -> None:
+    """The shards lie in a folder that has the step in its name: it is another one in each checkpoint."""
+    for step in (5, 10):
+        folder = trainers.huggingface(run, step)
+        (folder / "optimizer.pt").unlink()
+        trainers.deepspeed(folder, step)
+    assert states(run) == {5: COMPLETE, 10: COMPLETE}
+    shard = folder / "global_step10" / "bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt"
+    put(shard, archive(SIZE // 4))
+    assert look(run, 10).detail.startswith(f"{shard.name} has ")
+    shard.unlink()
+    assert verdict(look(run, 10)) == (
+        TORN,
+        f"{shard.name} is missing (1 files fewer than in the checkpoint beside it).",
+    )
+
+
 def test_hugging_face_on_fsdp_has_both_in_shards(run: Path) -> None:
     folder = trainers.huggingface(run, 5)
     for path in (*folder.glob("model*"), folder / "optimizer.pt"):

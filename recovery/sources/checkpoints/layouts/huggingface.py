@@ -12,7 +12,7 @@ import re
 from recovery.core.logs.marks import step_of
 from recovery.sources.checkpoints import dcp, weights, zero
 from recovery.sources.checkpoints.listing import Listing
-from recovery.sources.checkpoints.rules import Layout, Plain, first_told
+from recovery.sources.checkpoints.rules import Layout, Plain, Sizes, first_told
 
 _FOLDER = re.compile(r"checkpoint-([0-9]{1,10})")
 _STEP = re.compile(rb'"global_step": ([0-9]{1,10})\b')
@@ -45,6 +45,11 @@ class _HuggingFace(Plain):
     def rank(self, name: str) -> int | None:
         found = _RANDOM.fullmatch(name)
         return first_told(int(found[1]) if found else None, zero.shard_rank(name), dcp.shard_rank(name))
+
+    def _sizes(self, listing: Listing) -> Sizes:
+        """DeepSpeed's folder is named after the step."""
+        folder = _zero_folder(listing)
+        return {name.removeprefix(folder): size for name, size in super()._sizes(listing).items()}
 
 
 def _state_flaw(listing: Listing) -> str:
