@@ -58,26 +58,32 @@ class Due:
 
 
 def due(now: datetime) -> Due:
-    return Due(
-        clusters=list(Cluster.due(now).filter(enabled=True).values_list("pk", flat=True)),
-        batches=batches_of(Attempt.due(now)),
-        incidents=list(Incident.due(now).exclude(state=IncidentState.CLOSED).values_list("pk", flat=True)),
-    )
+    return Due(clusters=_due_clusters(now), batches=batches_of(Attempt.due(now)), incidents=_due_incidents(now))
 
 
 def tick(*, client_for: ClientFor, clock: Clock) -> Due:
-    """One whole pass in this process: what the beat and the workers do together, without a broker."""
-    first = due(clock())
-    for pk in first.clusters:
+    """One whole pass in this process, what beat and workers do together, without a broker: what it has looked at."""
+    seen = Due(clusters=_due_clusters(clock()))
+    for pk in seen.clusters:
         watch_cluster(pk, client_for=client_for, clock=clock)
-    for keys in due(clock()).batches:
+    seen.batches = batches_of(Attempt.due(clock()))
+    for keys in seen.batches:
         watch_attempts(keys, client_for=client_for, clock=clock)
-    for pk in due(clock()).incidents:
+    seen.incidents = _due_incidents(clock())
+    for pk in seen.incidents:
         work_on_incident(pk, client_for=client_for, clock=clock)
     for keys in account.due(clock()):
         account.watch_ledgers(keys, clock=clock)
     review_fleet(now=clock())
-    return first
+    return seen
+
+
+def _due_clusters(now: datetime) -> list[int]:
+    return list(Cluster.due(now).filter(enabled=True).values_list("pk", flat=True))
+
+
+def _due_incidents(now: datetime) -> list[int]:
+    return list(Incident.due(now).exclude(state=IncidentState.CLOSED).values_list("pk", flat=True))
 
 
 def review_fleet(*, now: datetime) -> None:
