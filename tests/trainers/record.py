@@ -7,6 +7,7 @@ PYTHON is the interpreter of an environment that holds the trainer; nothing of i
     lightning, lightning_tqdm     pip install lightning
     dcp                           pip install torch numpy
     deepspeed                     pip install deepspeed (its build wants --no-build-isolation and torch)
+    hf_deepspeed                  the same, with transformers and accelerate
     olmo_core                     pip install ai2-olmo-core
     composer                      pip install mosaicml
     orbax                         pip install orbax-checkpoint jax
@@ -107,6 +108,14 @@ SCENARIOS = {
     "deepspeed": Scenario(
         script="deepspeed_loop",
         packages=("deepspeed", "torch"),
+        launcher=TORCHRUN,
+        kill_when=lambda run: False,
+        dies=True,
+    ),
+    "hf_deepspeed": Scenario(
+        script="hf_trainer",
+        packages=("transformers", "deepspeed", "torch"),
+        options=("deepspeed",),
         launcher=TORCHRUN,
         kill_when=lambda run: False,
         dies=True,

@@ -55,6 +55,8 @@ def states(folder: Path) -> dict[int, str]:
         ("orbax", "resumed", {8: "complete", 12: "complete"}),
         ("deepspeed", "killed", {4: "complete", 8: "announced"}),
         ("deepspeed", "resumed", {4: "complete", 8: "complete", 12: "complete"}),
+        ("hf_deepspeed", "killed", {4: "complete", 8: "announced"}),
+        ("hf_deepspeed", "resumed", {4: "complete", 8: "announced"}),
         ("olmo_core", "killed", {4: "complete"}),  # step8-tmp/ has every shard, but not its name yet
         ("olmo_core", "resumed", {4: "complete", 8: "complete", 12: "complete"}),
     ],
@@ -63,7 +65,9 @@ def test_each_folder_reads_as_its_trainer_left_it(name: str, moment: str, expect
     assert states(RECORDED / name / moment) == expected
 
 
-@pytest.mark.parametrize("name", ["hf", "trl", "lightning", "dcp", "composer", "orbax", "deepspeed", "olmo_core"])
+@pytest.mark.parametrize(
+    "name", ["hf", "trl", "lightning", "dcp", "composer", "orbax", "deepspeed", "hf_deepspeed", "olmo_core"]
+)
 def test_no_true_checkpoint_that_is_cut_anywhere_reads_as_complete(name: str, tmp_path: Path) -> None:
     """Each file of it once emptied, once lost its second half; those that nothing is restored from aside."""
     moment = "resumed" if (RECORDED / name / "resumed").is_dir() and name != "composer" else "killed"
@@ -96,8 +100,9 @@ def test_hugging_face_saves_are_read_though_they_stand_upon_the_bar() -> None:
     assert all(signal.loss is None or 2 < signal.loss < 3 for signal in found)
 
 
-def test_hugging_face_dies_on_the_torn_folder_that_it_chooses_blindly() -> None:
-    found = signals("hf", "resumed")
+@pytest.mark.parametrize("name", ["hf", "hf_deepspeed"])
+def test_hugging_face_dies_on_the_torn_folder_that_it_chooses_blindly(name: str) -> None:
+    found = signals(name, "resumed")
     assert "checkpoint.missing" in {signal.rule for signal in found if signal.kind is S.FAILURE}
     assert steps(found) == []
 
@@ -124,12 +129,23 @@ def test_with_hugging_faces_filter_a_nan_loss_reads_as_a_number() -> None:
         ("orbax", "resumed", 12),
         ("deepspeed", "killed", 8),
         ("deepspeed", "resumed", 12),
+        ("hf_deepspeed", "killed", 8),
         ("olmo_core", "killed", 8),
         ("olmo_core", "resumed", 12),
     ],
 )
 def test_the_last_step_that_was_printed_is_the_last_that_is_read(name: str, log: str, last: int) -> None:
     assert steps(signals(name, log))[-1] == last
+
+
+def test_each_loss_stands_at_its_own_step_where_the_bar_is_drawn_at_each() -> None:
+    folder = RECORDED / "hf_deepspeed" / "killed" / "checkpoint-4"
+    told = {
+        each["step"]: each["loss"] for each in json.loads((folder / "trainer_state.json").read_text())["log_history"]
+    }
+    found = [signal for signal in signals("hf_deepspeed", "killed") if signal.kind is S.PROGRESS]
+    read = {signal.step: signal.loss for signal in found if signal.loss is not None}
+    assert {step: read[step] for step in told} == {step: pytest.approx(loss, abs=1e-3) for step, loss in told.items()}
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -160,6 +176,7 @@ def test_no_run_without_a_failure_reads_as_one(name: str) -> None:
 # torchrun reports its killed rank, in its own words
 FAILED = {
     ("hf", "resumed"), ("composer", "resumed"), ("dcp", "killed"), ("deepspeed", "killed"), ("olmo_core", "killed"),
+    ("hf_deepspeed", "killed"), ("hf_deepspeed", "resumed"),
 }  # fmt: skip
 
 
