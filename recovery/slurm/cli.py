@@ -216,7 +216,10 @@ class CliClient(SlurmClient):
             raise SlurmRefused(message, tried=tried, permanent=True)
         argv = cli_submit.arguments(submission, tried=tried)
         user = cli_submit.become(submission, whoami=self._commands.whoami, tried=tried)
-        answer = self._commands.run_bare(*argv, as_user=user, given=cli_submit.given(submission))
+        try:
+            answer = self._commands.run_bare(*argv, as_user=user, given=cli_submit.given(submission))
+        except SlurmError as error:
+            raise cli_submit.explained(error) from error
         job_id = _parsed(answer, cli_submit.job_id)
         if submission.admin_comment:
             with suppress(SlurmError):

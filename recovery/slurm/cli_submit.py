@@ -13,7 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 
-from recovery.slurm.base import SlurmRefused, Submission
+from recovery.slurm.base import SlurmError, SlurmRefused, Submission
 from recovery.slurm.cli_writes import minutes
 from recovery.slurm.command import Input
 from recovery.slurm.json_values import BadAnswer, clean
@@ -56,6 +56,14 @@ def given(submission: Submission) -> Input:
     environment = {**name, **told_to_steps(submission.script), **submission.environment}
     variables = b"".join(f"{name}={value}\0".encode() for name, value in environment.items())
     return Input(text=submission.script, file=variables, file_option="--export-file=")
+
+
+def explained(error: SlurmError) -> SlurmError:
+    """Slurm 23.11 has no --export-file, which 23.02 and 24.05 have: sbatch ends at that word, and submits nothing."""
+    if "unrecognized option '--export-file" not in error.message:
+        return error
+    message = "sbatch of Slurm 23.11 takes no variables (it has no --export-file): set them in the script"
+    return SlurmRefused(message, tried=error.tried, permanent=True)
 
 
 def told_to_steps(script: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -277,6 +278,15 @@ def test_sbatch_itself_runs_without_any_variable_of_the_job(slurm: FakeSlurm, mo
     slurm.client().submit(Submission(script=SCRIPT, user=ME, work_dir="/", environment=given))
     names = {line.partition("=")[0] for line in (slurm.folder / "env").read_text().splitlines()}
     assert names <= {"PWD", "SHLVL", "_", "OLDPWD", "PATH"}  # the shell's own
+
+
+def test_23_11s_sbatch_is_said_to_take_no_variables(slurm: FakeSlurm) -> None:
+    """It alone has no --export-file."""
+    words = "sbatch: unrecognized option '--export-file=15'\\nTry \"sbatch --help\" for more information"
+    slurm.answers(f"cat >/dev/null; printf '%b\\n' {shlex.quote(words)} >&2; exit 1", "sbatch")
+    with pytest.raises(SlurmRefused, match=r"23\.11 takes no variables.*set them in the script") as caught:
+        slurm.client().submit(Submission(script=SCRIPT, user=ME, work_dir="/", environment={"RUN": "7"}))
+    assert caught.value.permanent
 
 
 def test_variables_bring_the_name_along_that_sbatch_forgets_with_them() -> None:
