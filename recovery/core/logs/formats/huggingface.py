@@ -24,7 +24,7 @@ from recovery.core.types import SignalKind as S
 _LOSS = re.compile(rf"[{{ ,]['\"]loss['\"]: ['\"]?({NUMBER})")
 _TOKENS = re.compile(rf"['\"]num_(?:input_)?tokens(?:_seen)?['\"]: ['\"]?({NUMBER})")
 _TOTAL = re.compile(r"Total optimization steps = ([0-9][0-9,]{0,14})")
-_LOADING = re.compile(r"\bLoading model from (\S{1,400}?)\.?$")
+_LOADING = re.compile(r"\b(?:Loading model|Attempting to resume) from (\S{1,400}?)\.?$")
 _TABLE = (
     Says(S.EVAL_STARTED, "huggingface.evaluating", "***** Running Evaluation *****"),
     Says(S.EVAL_STARTED, "huggingface.evaluating", "***** Running evaluation *****"),
@@ -36,6 +36,10 @@ _TABLE = (
         S.LOADED, "huggingface.continuing", "Continuing training from global step ",
         re.compile(r"Continuing training from global step (?P<step>[0-9]{1,10})\b"),
     ),
+    Says(
+        S.LOADED, "huggingface.resuming", "Resuming training from checkpoint with epoch ",
+        re.compile(r"Resuming training from checkpoint with epoch [0-9]{1,10} and global step (?P<step>[0-9]{1,10})\b"),
+    ),
     Says(S.FINISHED, "huggingface.completed", "Training completed. Do not forget to share your model"),
 )  # fmt: skip
 
@@ -45,7 +49,7 @@ class _HuggingFace(Format):
     advice = "Hugging Face Trainer: leave its bar on (disable_tqdm=False), which alone has the step; set logging_steps."
     words = (
         "%|", "'loss': ", '"loss": ', "'eval_runtime': ", "'train_runtime': ", "Loading model from ",
-        "Total optimization steps", *(row.literal for row in _TABLE),
+        "Attempting to resume from ", "Total optimization steps", *(row.literal for row in _TABLE),
     )  # fmt: skip
 
     def wants(self, text: str) -> bool:
