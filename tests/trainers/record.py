@@ -2,7 +2,7 @@
 
 PYTHON is the interpreter of an environment that holds the trainer; nothing of it is needed to run the tests:
 
-    hf, hf_nan, hf_nan_filtered   pip install transformers accelerate
+    hf, hf_resumes, hf_nan, hf_nan_filtered   pip install transformers accelerate
     trl                           pip install trl datasets
     lightning, lightning_tqdm     pip install lightning
     dcp                           pip install torch numpy
@@ -82,6 +82,11 @@ def orbax_temporary(run: Path) -> bool:
 HF = within("checkpoint-12", has="model.safetensors", lacks="trainer_state.json")
 SCENARIOS = {
     "hf": Scenario(script="hf_trainer", packages=("transformers", "accelerate", "torch"), kill_when=HF),
+    "hf_resumes": Scenario(
+        script="hf_trainer",
+        packages=("transformers", "accelerate", "torch"),
+        kill_when=within("checkpoint-8", has="trainer_state.json", lacks="nothing"),
+    ),
     "hf_nan": Scenario(script="hf_trainer", packages=("transformers", "torch"), options=("nan",)),
     "hf_nan_filtered": Scenario(script="hf_trainer", packages=("transformers", "torch"), options=("nan", "filter")),
     "trl": Scenario(

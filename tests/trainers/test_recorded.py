@@ -44,6 +44,8 @@ def states(folder: Path) -> dict[int, str]:
     [
         ("hf", "killed", {4: "complete", 8: "complete", 12: "announced"}),
         ("hf", "resumed", {4: "complete", 8: "complete", 12: "announced"}),
+        ("hf_resumes", "killed", {4: "complete", 8: "complete"}),
+        ("hf_resumes", "resumed", {20: "complete", 24: "complete"}),
         ("trl", "killed", {4: "complete", 8: "complete"}),
         ("trl", "resumed", {8: "complete", 12: "complete"}),
         ("lightning", "killed", {8: "complete", 12: "complete"}),
@@ -157,11 +159,12 @@ def test_no_step_is_read_that_was_not_done_or_comes_before_another(name: str) ->
         assert 0 not in read, log.stem
 
 
-@pytest.mark.parametrize(("name", "following"), [("deepspeed", 6), ("olmo_core", 6)])  # each second step is printed
-def test_a_load_is_told_with_its_step_and_training_goes_on_from_there(name: str, following: int) -> None:
+@pytest.mark.parametrize(("name", "loaded"), [("deepspeed", 4), ("olmo_core", 4), ("hf_resumes", 8)])
+def test_a_load_is_told_with_its_step_and_training_goes_on_from_there(name: str, loaded: int) -> None:
     found = signals(name, "resumed")
-    assert {signal.step for signal in found if signal.kind is S.LOADED} == {4}
-    assert steps(found)[0] == following
+    loads = [signal for signal in found if signal.kind is S.LOADED]
+    assert {(signal.step, signal.path) for signal in loads} == {(loaded, f"/tmp/ckpt/{name}")}
+    assert steps(found)[0] == loaded + 2  # each second step is printed
 
 
 @pytest.mark.parametrize("name", RUNS)
