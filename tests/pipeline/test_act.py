@@ -13,7 +13,7 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import JobState, Outcome
 from recovery.models import Action, Cluster, Event, Incident, PolicyVersion
 from recovery.pipeline import decide, pauses
-from recovery.slurm.base import SlurmRefused
+from recovery.slurm.base import JobRecord, SlurmRefused, SlurmUnreachable
 from tests.pipeline.conftest import ECC, Desk
 from tests.pipeline.fake_slurm import no_answer
 
@@ -143,15 +143,29 @@ def test_a_reused_job_id_is_never_acted_on(approved: Desk) -> None:
     assert approved.slurm.calls == []
 
 
-def test_a_job_that_left_the_controllers_memory_needs_a_person(approved: Desk) -> None:
+def test_a_job_that_left_the_controllers_memory_is_not_waited_for(approved: Desk) -> None:
+    """A whole list and the question about it both lack it; nobody kept its script."""
     del approved.slurm.table["1"]
     approved.slurm.enter("2")
-    approved.tick(times=2)
-    assert approved.incident.state == IncidentState.ACTING  # one list without it may be half a list
-    settle(approved)
+    approved.tick(times=3)
     assert approved.slurm.calls == []
-    assert approved.incident.state == IncidentState.NEEDS_PERSON
-    assert "MinJobAge" in approved.incident.alarm
+    assert "MinJobAge" in Action.objects.get().detail
+    assert approved.recommendation.headline.startswith("Slurm no longer knows this job")
+    assert approved.incident.state == IncidentState.WATCHING
+
+
+def test_a_list_without_the_job_alone_ends_nothing(approved: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be half a list: the question about the job itself is not answered."""
+
+    def silent(job_id: str) -> JobRecord:
+        raise SlurmUnreachable("no answer", tried=f"show job {job_id}")
+
+    monkeypatch.setattr(approved.slurm, "job", silent)
+    del approved.slurm.table["1"]
+    approved.slurm.enter("2")
+    approved.tick(times=5)
+    assert Action.objects.get().state == ActionState.INTENDED
+    assert approved.incident.state == IncidentState.ACTING
 
 
 def test_a_hold_that_an_admin_puts_on_top_is_not_released(approved: Desk) -> None:
