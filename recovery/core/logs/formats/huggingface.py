@@ -8,19 +8,21 @@ Traps: the bar has no name, and an evaluation's or a data set's bar looks the sa
 if its total is that of `Total optimization steps`, or if a dict with a loss was printed upon it or after it while it
 was not full. Epochs are no steps. A NaN loss is printed as the mean of the others unless `logging_nan_inf_filter` is
 off. Nothing says that a save is done. A resumed run's bar starts at 0 before it jumps to the step that was restored, so
-0 is none.
+0 is none, and its pace, an average, counts the jump as steps for a while.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from recovery.core.logs.fields import NUMBER, Bar, Says, bar_of, checkpoint_at, number, said
 from recovery.core.logs.lines import CleanLine
 from recovery.core.logs.marks import ITS, Format, Mark, Memory, step_of
 from recovery.core.types import SignalKind as S
 
+FORGETS = 50  # steps after which a jump of a million no longer shows in the bar's pace
 _LOSS = re.compile(rf"[{{ ,]['\"]loss['\"]: ['\"]?({NUMBER})")
 _TOKENS = re.compile(rf"['\"]num_(?:input_)?tokens(?:_seen)?['\"]: ['\"]?({NUMBER})")
 _TOTAL = re.compile(r"Total optimization steps = ([0-9][0-9,]{0,14})")
@@ -76,6 +78,7 @@ class _HuggingFace(Format):
         if mark is None:
             return ()
         if mark.kind is S.LOADED:
+            memory.pop("began", None)
             mark = Mark(
                 kind=mark.kind, rule=mark.rule, step=mark.step, path=str(memory.get("folder", "")), all_ranks=True
             )
@@ -85,6 +88,7 @@ class _HuggingFace(Format):
 def _bar(bar: Bar, memory: Memory) -> Sequence[Mark]:
     if bar.step == 0:
         return ()
+    bar = replace(bar, seconds_each=_pace(bar, memory))
     memory["bar"] = [bar.step, bar.total, bar.seconds_each]
     return (_progress(bar, None, None),) if bar.total == memory.get("total") else ()
 
@@ -110,10 +114,18 @@ def _last_bar(upon: Bar | None, memory: Memory) -> Bar | None:
     """The bar to which a dict belongs: that upon which it is printed, else the one before it, once and if not full."""
     step, total, seconds_each = memory.pop("bar", [0, 0, None])
     if upon is not None and not upon.what and upon.step:
-        return upon
+        return replace(upon, seconds_each=_pace(upon, memory))
     if not 0 < step < total or total != memory.get("total", total):
         return None
     return Bar(what="", step=step, total=total, seconds_each=seconds_each, rest="")
+
+
+def _pace(bar: Bar, memory: Memory) -> float | None:
+    """Seconds for each step, unless the bar began with a jump that its average has not forgotten yet."""
+    if bar.total != memory.get("total", bar.total):
+        return bar.seconds_each  # an evaluation's
+    began = memory["began"] = min(bar.step, memory.get("began", bar.step))
+    return None if FORGETS < began <= bar.step < began + FORGETS else bar.seconds_each
 
 
 def _progress(bar: Bar, loss: float | None, tokens: float | None) -> Mark:
