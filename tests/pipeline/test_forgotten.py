@@ -64,7 +64,7 @@ def test_what_was_decided_ends_when_slurm_drops_the_job_before_it_is_begun(case:
     done = Action.objects.latest("pk")
     assert (done.state, done.calls) == (ActionState.REFUSED, [])
     assert done.detail == (
-        "Nothing was done: Slurm has dropped the job, which has ended (MinJobAge): it can only be submitted again."
+        "Nothing was done: Slurm has dropped the job, which has ended (MinJobAge): the case is looked at again."
     )
     desk.tick(times=3)
     asked = desk.recommendation

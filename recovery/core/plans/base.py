@@ -136,7 +136,7 @@ class Next:
 
 
 UNLISTED = Next(step=Step.WAIT, reason="Slurm does not list the job (perhaps it ended longer than MinJobAge ago).")
-DROPPED = "Slurm has dropped the job, which has ended (MinJobAge): it can only be submitted again"
+DROPPED = "Slurm has dropped the job, which has ended (MinJobAge): the case is looked at again"
 COMPLETING = Next(step=Step.WAIT, reason="The job is completing: its nodes are not free yet.")
 
 
