@@ -129,6 +129,8 @@ def test_with_hugging_faces_filter_a_nan_loss_reads_as_a_number() -> None:
         ("composer", "killed", 12),
         ("dcp", "killed", 8),
         ("orbax", "resumed", 12),
+        ("lightning_tqdm", "killed", 12),
+        ("lightning_tqdm", "resumed", 24),  # the last epoch's bar has a total of 4, as max_steps ends it there
         ("deepspeed", "killed", 8),
         ("deepspeed", "resumed", 12),
         ("hf_deepspeed", "killed", 8),

@@ -25,6 +25,7 @@ _EPOCH = re.compile(r"Epoch ([0-9]{1,6})(?:: ?)?$")
 _OPEN_END = re.compile(r"Epoch 0: : ([0-9]{1,10})it \[[0-9:]{1,12}, {0,12}([^\]]{0,400})")
 _LOSS = re.compile(rf"(?:^|[, ])(?:train[_/])?loss(?:_step)?=({NUMBER})")
 _STEP = re.compile(r"(?:^|[, ])(?:global_step|step)=([0-9]{1,10})(?:\.0{1,4})?(?![0-9.])")
+_MAX_STEPS = re.compile(r"`Trainer\.fit` stopped: `max_steps=([0-9]{1,10})` reached")
 _VALIDATION = ("Validation DataLoader", "Validation:", "Validating:")
 _RICH = "Params ┃"  # of the table of a model's layers, where the package rich is installed: then its bar is the default
 _FIRST_BAR = "Training: |"  # of tqdm's
@@ -66,13 +67,19 @@ class _Lightning(Format):
         if any(word in text for word in _ITS_LINES):
             memory[ITS] = True
         _look_for_rich(text, memory)
-        mark = _bar(text, memory) or said(text, _TABLE)
-        if mark is None:
-            return ()
-        if mark.kind is S.EVAL_STARTED and memory.get("evaluating"):
-            return ()
-        memory["evaluating"] = mark.kind is S.EVAL_STARTED
-        return (mark,)
+        found = [mark for mark in (_bar(text, memory), said(text, _TABLE)) if mark and not _is_known(mark, memory)]
+        for mark in found:
+            memory["evaluating"] = mark.kind is S.EVAL_STARTED
+            if mark.kind is S.FINISHED:
+                memory["ended"] = found[0].step
+        return found
+
+
+def _is_known(mark: Mark, memory: Memory) -> bool:
+    """An evaluation that goes on; the bar that is drawn once more when the training ended upon it."""
+    if mark.kind is S.EVAL_STARTED:
+        return bool(memory.get("evaluating"))
+    return mark.kind is S.PROGRESS and mark.step == memory.get("ended", -1)
 
 
 def _look_for_rich(text: str, memory: Memory) -> None:
@@ -90,13 +97,18 @@ def _bar(text: str, memory: Memory) -> Mark | None:
             kind, rule = (S.EVAL_FINISHED, "validated") if done else (S.EVAL_STARTED, "validating")
             return Mark(kind=kind, rule=f"lightning.{rule}", all_ranks=True)
         found = _EPOCH.match(bar.what)
-        return _progress(_count(int(found[1]), bar), bar.rest, memory) if found and bar.step else None
+        return _progress(_count(int(found[1]), bar, text, memory), bar.rest, memory) if found and bar.step else None
     found = _OPEN_END.match(text)
     return _progress(step_of(found[1]), found[2], memory) if found else None
 
 
-def _count(epoch: int, bar: Bar) -> int | None:
-    return step_of(str(epoch * bar.total + bar.step))
+def _count(epoch: int, bar: Bar, text: str, memory: Memory) -> int | None:
+    """An epoch is as long as the longest: where `max_steps` cuts the last one short, its bar has a smaller total."""
+    length = max(bar.total, memory.get("length", 0))
+    if epoch and (end := _MAX_STEPS.search(text)):
+        length = max(length, (int(end[1]) - bar.step) // epoch)
+    memory["length"] = length
+    return step_of(str(epoch * length + bar.step))
 
 
 def _progress(counted: int | None, rest: str, memory: Memory) -> Mark | None:
