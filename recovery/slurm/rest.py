@@ -33,12 +33,13 @@ from recovery.slurm.base import (
     SlurmUnreachable,
     Submission,
 )
+from recovery.slurm.federation import is_of_one
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import check_job_id
 from recovery.slurm.rest_attempts import job_id_of, parse_attempts
 from recovery.slurm.rest_auth import TokenSource, no_token
 from recovery.slurm.rest_door import RestDoor
-from recovery.slurm.rest_http import HttpAnswer, Request, RestHttp, path_of
+from recovery.slurm.rest_http import Request, RestHttp, path_of
 from recovery.slurm.rest_json import NoSuchCall
 from recovery.slurm.states import check_not_drained
 
@@ -49,6 +50,7 @@ FULL_EVERY_S = 300  # a picture is asked for whole at least so often, whatever t
 _NO_DATE = frozenset({400, 422})
 _DATED = "v0.0.40"  # from here on a list of jobs says how old it is
 
+_NONE_OF_FEDERATION = re.compile(r"Unable to (find|query) JobId=")  # 22.05, 24.05
 _MARK = re.compile(r"(\d{1,12})@(\d{1,12})")  # the controller's time, our time
 
 
@@ -145,32 +147,35 @@ class RestClient(SlurmClient):
 
     def _one(self, job_id: str) -> tuple[JobRecord, dict[str, Any]]:
         check_job_id(job_id)
-        request = Request(method="GET", path=self._door.path("job", _leader(job_id)))
-        answer = self._door.send(request)
-        for entry in self._of_this_cluster(answer, _leader(job_id)):
-            record = self._door.parsed(partial(cli_json.job_record, entry), tried=answer.tried)
+        leader = _leader(job_id)
+        request = Request(method="GET", path=self._door.path("job", leader))
+        entries = self._of_this_cluster(leader) if is_of_one(leader) else self._by_id(request, leader)
+        for entry in entries:
+            record = self._door.parsed(partial(cli_json.job_record, entry), tried=str(request))
             if record.job_id == job_id:
                 return record, entry
-        raise JobNotFound("the controller knows no such job", tried=answer.tried, permanent=True)
+        raise JobNotFound("the controller knows no such job", tried=str(request), permanent=True)
 
-    def _of_this_cluster(self, answer: HttpAnswer, leader: str) -> list[dict[str, Any]]:
-        """The records of one job, of the answer to its id. In a federation that asks all of its clusters (and says in
-        words of its own that none has it), so that there they are taken out of this cluster's list of all jobs."""
-        try:
-            data = rest_json.whole(answer)
-        except SlurmUnreachable as error:
-            if rest_json.NONE_OF_FEDERATION not in error.message:
-                raise
-        else:
-            found = self._door.parsed(lambda: self._shaped("job", rest_json.entries(data, "jobs")), tried=answer.tried)
-            if not any(values.text(entry, "federation_origin") for entry in found):
-                return found
+    def _of_this_cluster(self, leader: str) -> list[dict[str, Any]]:
+        """The records of one job of a federation, in the list of all. By its id 22.05 gives those of all its clusters,
+        and 23.02 and 24.05 take no id that great."""
 
         def parse(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
             keys = ("job_id", "array_job_id", "het_job_id")
             return [e for e in self._shaped("job", entries) if int(leader) in [values.number(e, key) for key in keys]]
 
         return self._list("jobs", parse)
+
+    def _by_id(self, request: Request, leader: str) -> list[dict[str, Any]]:
+        """In a federation one that no cluster has is an error without a number, in words of libslurm's own."""
+        answer = self._door.send(request)
+        try:
+            data = rest_json.whole(answer)
+        except SlurmUnreachable as error:
+            if not _NONE_OF_FEDERATION.search(error.message):
+                raise
+            return self._of_this_cluster(leader)
+        return self._door.parsed(lambda: self._shaped("job", rest_json.entries(data, "jobs")), tried=answer.tried)
 
     def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
         version = self._door.needed(Operation.ATTEMPTS)

@@ -27,7 +27,6 @@ JSON = "application/json"
 
 # Numbers of slurm_errno.h, the same in 22.05 and 26.05.
 UNKNOWN_JOB = 2017
-NONE_OF_FEDERATION = "Unable to find JobId="  # libslurm's words, where no cluster of a federation has the job
 NOTHING_FOUND = 9003  # of accounting: an empty list, which newer releases give without an error
 _NO_SLURMDBD = 7000
 _NO_AUTHENTICATION = 1007  # a token that is wrong or has ended (26.05; 22.05 has no word for it)

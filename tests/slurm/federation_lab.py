@@ -23,6 +23,7 @@ from recovery.slurm.base import SlurmClient
 from recovery.slurm.cli import CliClient
 from recovery.slurm.registry import client_for
 from tests.slurm.lab_fixture import OWNER, PREFIX, end_abandoned_labs
+from tests.slurm.rest_harness import local_options
 
 SLEEPS = "#!/bin/sh\nexec sleep 300\n"
 
@@ -65,11 +66,11 @@ def shown(lab: SlurmLab, job_id: str, field: str) -> str:
 
 
 def commands(lab: SlurmLab) -> CliClient:
-    return CliClient(slurm_conf=str(lab.conf), bin_dir="", timeout_s=20)
+    return CliClient(**lab.options, timeout_s=20)
 
 
 def slurmrestd(lab: SlurmLab) -> SlurmClient:
-    return client_for("rest", {"url": lab.rest_urls[0]}, timeout_s=20)
+    return client_for("rest", local_options(lab), timeout_s=20)
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +109,13 @@ def labs() -> Iterator[Federation]:
 
 
 def federate(a: SlurmLab, b: SlurmLab) -> None:
-    a.run("sacctmgr", "-i", "add", "federation", "fed", f"clusters={a.spec.cluster},{b.spec.cluster}")
     for lab in (a, b):
+        lab.kill_controller()
         with lab.conf.open("a") as conf:
             conf.write("FederationParameters=fed_display\n")
-        lab.run("scontrol", "reconfigure")
-    joined = wait_until(lambda: is_joined(a) and is_joined(b), timeout_s=30)
-    assert joined, a.run("scontrol", "show", "federation")
+        lab.start_controller()
+    a.run("sacctmgr", "-i", "add", "federation", "fed", f"clusters={a.spec.cluster},{b.spec.cluster}")
+    assert wait_until(lambda: is_joined(a) and is_joined(b), timeout_s=30), a.run("scontrol", "show", "federation")
 
 
 def is_joined(lab: SlurmLab) -> bool:

@@ -69,7 +69,6 @@ def answers(lab: SlurmLab, jobs: dict[str, str]) -> dict[str, str]:
         "federation.txt": run([*cli_federation.SHOW], env),
         "rest_jobs.json": run([*rest, f"{url}/jobs"], env),
         "rest_job.json": run([*rest, f"{url}/job/{jobs['running']}"], env),
-        "rest_unknown.json": run([*rest, f"{url}/job/67108000"], env),
     }
 
 

@@ -179,11 +179,11 @@ def test_a_federation_is_named_with_its_other_clusters() -> None:
 # --- slurmrestd ------------------------------------------------------------------------------------------------------
 
 
-def answers(server: Server, cluster: str, *, job: str = "job") -> None:
-    """As slurmrestd 22.05."""
+def answers(server: Server, cluster: str) -> None:
+    """As slurmrestd 22.05; by an id it gives the records of all clusters."""
 
     def say(asked: Asked) -> Said:
-        name = {"jobs": "rest_jobs"}.get(asked.path.rpartition("/")[2], f"rest_{job}")
+        name = "rest_jobs" if asked.path.endswith("/jobs") else "rest_job"
         return Said(body=read(f"{cluster}_{name}.json").encode())
 
     server.begin(serves="v0.0.38")
@@ -191,19 +191,20 @@ def answers(server: Server, cluster: str, *, job: str = "job") -> None:
 
 
 @pytest.mark.parametrize(("cluster", "state"), [("fa", S.REVOKED), ("fb", S.RUNNING)])
-def test_slurmrestd_gives_the_jobs_of_a_whole_federation_by_id_and_only_our_own_counts(
+def test_of_the_jobs_that_slurmrestd_gives_only_this_clusters_own_count(
     server: Server, cluster: str, state: JobState
 ) -> None:
     answers(server, cluster)
     found = server.client().job(IDS["running"])
     assert (found.state, found) == (state, next(j for j in server.client().jobs() if j.job_id == IDS["running"]))
-
-
-def test_a_job_that_no_cluster_of_a_federation_has_is_not_found(server: Server) -> None:
-    answers(server, "fb", job="unknown")
     with pytest.raises(JobNotFound):
-        server.client().job("67108000")
-    server.begin()
-    server.says(whole(errors=[{"error": "Unspecified error", "error_number": -1}]))
-    with pytest.raises(SlurmUnreachable):
-        server.client().job("67108000")
+        server.client().job("67108999")
+
+
+@pytest.mark.parametrize("words", ["Unable to find JobId=4711", "Unable to query JobId=4711", "Connection refused"])
+def test_a_job_that_no_cluster_of_a_federation_has_is_not_found(server: Server, words: str) -> None:
+    answers(server, "fb")
+    said, script = Said(body={"errors": [{"description": words, "error_number": -1}], "jobs": []}), server.script
+    server.script = lambda asked: said if asked.path.endswith("/job/4711") else script(asked)
+    with pytest.raises(SlurmUnreachable if words.startswith("Connection") else JobNotFound):
+        server.client().job("4711")
