@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.policy import DEFAULT_RULES
 from recovery.core.types import ActionKind, CheckpointState, JobState
 from recovery.demo.lab import SlurmLab
+from recovery.demo.lab_conf import LabError
+from recovery.demo.processes import wait_until
 from recovery.models import Action, Attempt, Checkpoint, Cluster, Incident, PolicyVersion, Recommendation
 from recovery.pipeline import decide, propose, reconcile, veto
 from recovery.slurm.cli import CliClient
@@ -116,9 +118,15 @@ def real(
     monkeypatch.setattr(veto, "IN_HEALTH", timedelta(0))
     yield RealDesk(slurm_lab, slurm_client, tmp_path, actor_for(operator), actor_for(approver))
     slurm_lab.run("scancel", "--user=root")
-    for name in slurm_lab.node_names:
-        if "drain" in slurm_lab.run("sinfo", "-h", "-N", "-n", name, "-o", "%T"):
-            slurm_lab.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+    assert wait_until(lambda: _all_resumed(slurm_lab), timeout_s=20)
+
+
+def _all_resumed(lab: SlurmLab) -> bool:
+    drained = [name for name in lab.node_names if "drain" in lab.run("sinfo", "-h", "-N", "-n", name, "-o", "%T")]
+    for name in drained:
+        with suppress(LabError):  # it is between two states in this moment
+            lab.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+    return not drained
 
 
 def test_a_hung_job_gets_more_time_its_node_is_drained_and_it_is_submitted_again(real: RealDesk) -> None:
