@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from recovery.core.logs.fields import NUMBER, Bar, Says, bar_of, number, pace, said
 from recovery.core.logs.lines import CleanLine
@@ -25,6 +26,7 @@ _EPOCH = re.compile(r"Epoch ([0-9]{1,6})(?:: ?)?$")
 _OPEN_END = re.compile(r"Epoch 0: : ([0-9]{1,10})it \[[0-9:]{1,12}, {0,12}([^\]]{0,400})")
 _LOSS = re.compile(rf"(?:^|[, ])(?:train[_/])?loss(?:_step)?=({NUMBER})")
 _STEP = re.compile(r"(?:^|[, ])(?:global_step|step)=([0-9]{1,10})(?:\.0{1,4})?(?![0-9.])")
+_RESUMED = re.compile(r"Training: \|[^|]{0,40}\| [0-9]{1,10}/\? \[[0-9:]{1,12}<[^,\]]{0,20}, {0,4}([^\]]{0,400})")
 _MAX_STEPS = re.compile(r"`Trainer\.fit` stopped: `max_steps=([0-9]{1,10})` reached")
 _VALIDATION = ("Validation DataLoader", "Validation:", "Validating:")
 _RICH = "Params ┃"  # of the table of a model's layers, where the package rich is installed: then its bar is the default
@@ -98,6 +100,9 @@ def _bar(text: str, memory: Memory) -> Mark | None:
             return Mark(kind=kind, rule=f"lightning.{rule}", all_ranks=True)
         found = _EPOCH.match(bar.what)
         return _progress(_count(int(found[1]), bar, text, memory), bar.rest, memory) if found and bar.step else None
+    if found := _RESUMED.match(text):  # it counts from the epoch's start, as does its pace: only a logged step is told
+        mark = _progress(None, found[1], memory)
+        return replace(mark, step_time_s=None) if mark else None
     found = _OPEN_END.match(text)
     return _progress(step_of(found[1]), found[2], memory) if found else None
 
