@@ -11,7 +11,8 @@ import pytest
 
 from recovery.core.diagnose.catalogue import RULES_BY_ID
 from recovery.core.logs import LogParser
-from recovery.core.types import FailureClass, Signal, SignalKind
+from recovery.core.phases import next_phase
+from recovery.core.types import FailureClass, Phase, Signal, SignalKind
 from recovery.offline.logs import lines_of
 from recovery.sources.checkpoints import scan_checkpoints
 
@@ -140,6 +141,14 @@ def test_with_hugging_faces_filter_a_nan_loss_reads_as_a_number() -> None:
 )
 def test_the_last_step_that_was_printed_is_the_last_that_is_read(name: str, log: str, last: int) -> None:
     assert steps(signals(name, log))[-1] == last
+
+
+@pytest.mark.parametrize("name", ["hf_resumes", "lightning_tqdm", "trl", "olmo_core"])
+def test_a_training_that_ended_is_not_taken_up_by_a_bar_that_is_drawn_once_more(name: str) -> None:
+    phase = Phase.STARTING
+    for signal in signals(name, "resumed"):
+        phase = next_phase(phase, signal)
+    assert phase is Phase.FINISHING
 
 
 def test_each_loss_stands_at_its_own_step_where_the_bar_is_drawn_at_each() -> None:

@@ -72,6 +72,7 @@ class _HuggingFace(Format):
         if found := _TOTAL.search(text):
             memory[ITS] = True
             memory["total"] = step_of(found[1].replace(",", ""))
+            memory.pop("ended", None)
         elif found := _LOADING.search(text):
             memory["folder"] = checkpoint_at(found[1])[0][:1000]
         mark = said(text, _TABLE)
@@ -86,7 +87,7 @@ class _HuggingFace(Format):
 
 
 def _bar(bar: Bar, memory: Memory) -> Sequence[Mark]:
-    if bar.step == 0:
+    if bar.step == 0 or (bar.step == bar.total and memory.get("ended")):  # drawn once more when it is closed
         return ()
     bar = replace(bar, seconds_each=_pace(bar, memory))
     memory["bar"] = [bar.step, bar.total, bar.seconds_each]
@@ -95,6 +96,7 @@ def _bar(bar: Bar, memory: Memory) -> Sequence[Mark]:
 
 def _dict(text: str, upon: Bar | None, memory: Memory) -> Sequence[Mark]:
     if "'train_runtime': " in text:
+        memory["ended"] = True
         return (Mark(kind=S.FINISHED, rule="huggingface.trained", all_ranks=True),)
     if "'eval_runtime': " in text:
         memory.pop("bar", None)
