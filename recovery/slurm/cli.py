@@ -247,16 +247,15 @@ class CliClient(SlurmClient):
         except BadAnswer as error:
             raise SlurmUnreachable(f"the answer can't be used: {error}", tried=listing.tried) from error
 
-    def _placed(self, found: list[Row], *options: str) -> list[tuple[Row, Place | None]]:
+    def _placed(self, found: list[Row], *options: str) -> Sequence[tuple[Row, Place | None]]:
         """Each job with its place in a federation; without those that were revoked, before or between the questions."""
         found = cli_federation.with_ids(found)
         if not cli_federation.is_asked_for(found):
             return [(row, None) for row in found]
         answer = self._run("squeue", *cli_squeue.OPTIONS, *options, cli_federation.FORMAT)
-        places = _parsed(answer, cli_federation.places)
-        return [(row, places[row.raw_id]) for row in found if row.raw_id in places]
+        return _parsed(answer, lambda output: cli_federation.placed_rows(found, output))
 
-    def _records(self, found: list[tuple[Row, Place | None]], reasons: dict[str, str]) -> list[JobRecord]:
+    def _records(self, found: Sequence[tuple[Row, Place | None]], reasons: dict[str, str]) -> list[JobRecord]:
         ending = cli_squeue.ending([row for row, _ in found])[:MANY_ENDING]
         allocated = {row.raw_id: self._allocated(row) for row in ending}
         try:

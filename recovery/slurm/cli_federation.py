@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from recovery.slurm.cli_squeue import Row, is_number
+from recovery.slurm.cli_squeue import Row, in_both, is_number
 from recovery.slurm.federation import NO_ID, Place, is_of_one
 from recovery.slurm.json_values import BadAnswer, clean
 
@@ -35,6 +35,12 @@ def places(answer: str) -> dict[str, Place]:
     if answer and not answer.endswith("\n"):
         raise BadAnswer("it ends in the middle of a line")
     return found
+
+
+def placed_rows(rows: Sequence[Row], answer: str) -> list[tuple[Row, Place]]:
+    """Each job with its place, without those that left between the two questions. Raises BadAnswer."""
+    found = places(answer)
+    return [(row, found[row.raw_id]) for row in in_both(rows, found)]
 
 
 def federation(answer: str) -> tuple[str, tuple[str, ...]]:

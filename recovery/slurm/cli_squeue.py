@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from recovery.core.types import JobState
+from recovery.slurm.federation import is_of_one
 from recovery.slurm.json_values import BadAnswer, clean
 from recovery.slurm.states import REQUEUED_IN_HELD_STATE, job_state
 
@@ -212,16 +213,28 @@ def _raw_id(value: str, *, first: bool) -> str:
 
 
 def with_excluded(found: Sequence[Row], excluded: Mapping[str, str]) -> list[Row]:
-    """With the excluded nodes of each job by raw id. A job that these lack had ended, and has left in between.
-
-    Raises BadAnswer where it had not: that is half an answer.
-    """
-    known = [row for row in found if row.raw_id in excluded]
-    if len(known) < len(found):
-        lacking = next((r.raw_id for r in found if r.raw_id not in excluded and not state_of(r.state).is_terminal), "")
-        if lacking:
-            raise BadAnswer(f"job {lacking} is in one list and not in the other")
+    """With the excluded nodes of each job by raw id. Raises BadAnswer as `in_both`."""
+    known = in_both(found, excluded)
     return [row._replace(excluded=excluded[row.raw_id]) if excluded[row.raw_id] else row for row in known]
+
+
+def in_both(found: Sequence[Row], told: Mapping[str, object]) -> list[Row]:
+    """The jobs of a list that a second one, by raw id, has too. One that it lacks had ended, or only waited here beside
+    other clusters of a federation, and has left in between.
+
+    Raises BadAnswer where it had not: that is half an answer, as is an empty one.
+    """
+    known = [row for row in found if row.raw_id in told]
+    if len(known) < len(found):
+        lacking = [row for row in found if row.raw_id not in told and not state_of(row.state).is_terminal]
+        missed = next((row.raw_id for row in lacking if not (told and _may_be_copy(row))), "")
+        if missed:
+            raise BadAnswer(f"job {missed} is in one list and not in the other")
+    return known
+
+
+def _may_be_copy(row: Row) -> bool:
+    return is_of_one(row.raw_id) and state_of(row.state) is JobState.PENDING
 
 
 def excluded_nodes(answer: str) -> dict[str, str]:

@@ -126,7 +126,7 @@ def test_the_commands_are_asked_for_places_only_where_ids_tell_of_a_federation(t
     slurm.prints(squeue_answer(JOB), "squeue")
     assert not slurm.client().jobs()[0].federated
     assert [call[0] for call in slurm.calls] == ["squeue"]
-    fed, gone = JOB._replace(raw_id="67108866"), JOB._replace(raw_id="67108867")
+    fed, gone = JOB._replace(raw_id="67108866"), JOB._replace(raw_id="67108867", state="PENDING")
     without = JOB._replace(raw_id=str(federation.NO_ID), state="REVOKED")
     long = tmp_path / "long"
     slurm.prints(squeue_answer(fed, gone, without), "squeue")
@@ -134,6 +134,27 @@ def test_the_commands_are_asked_for_places_only_where_ids_tell_of_a_federation(t
     slurm.answers(f'case "$*" in *--Format=*) echo "67108866|fb|fa|fb|";; *) . {long};; esac', "squeue")
     (job,) = slurm.client().jobs()
     assert (job.job_id, job.origin, job.state) == ("67108866", "fa", S.RUNNING)
+
+
+@pytest.mark.parametrize("told", ["", "67108867|fb|fa|NA|"])
+@pytest.mark.parametrize("ask", [lambda client: client.jobs(), lambda client: client.job("67108866")])
+def test_half_an_answer_of_places_loses_no_job(tmp_path: Path, told: str, ask: Callable[[CliClient], object]) -> None:
+    slurm, long = FakeSlurm(tmp_path), tmp_path / "long"
+    slurm.prints(squeue_answer(JOB._replace(raw_id="67108866")), "squeue")
+    long.write_text((tmp_path / "squeue").read_text())
+    slurm.answers(f'case "$*" in *--Format=*) {told and f"echo {told!r}"};; *) . {long};; esac', "squeue")
+    with pytest.raises(SlurmUnreachable, match="in one list"):
+        ask(slurm.client())
+
+
+def test_a_copy_that_leaves_between_two_lists_spoils_neither() -> None:
+    runs, copy = JOB._replace(raw_id="67108866"), JOB._replace(raw_id="67108867", state="PENDING")
+    assert cli_squeue.with_excluded([runs, copy], {"67108866": ""}) == [runs]
+    for told in ({"67108867": ""}, {}):
+        with pytest.raises(BadAnswer):
+            cli_squeue.with_excluded([runs, copy], told)
+    with pytest.raises(BadAnswer):
+        cli_squeue.with_excluded([copy], {})
 
 
 def test_records_without_ids_alone_are_an_empty_list_that_needs_no_other_word(tmp_path: Path) -> None:
