@@ -145,8 +145,9 @@ def _cluster_fields(cluster: Cluster, reading: _Reading, *, now: datetime) -> di
             "release": reading.health.release, "accounting": reading.health.accounting,
             "requeue_delay_s": reading.health.requeue_delay_s, "health_at": now,
             "min_job_age_s": reading.health.min_job_age_s or None,  # 0 keeps them for ever
-            "federation": reading.health.federation[:100],
         }  # fmt: skip
+        if reading.health.federation is not None:  # else what was told last still counts: no restart is doubled for it
+            fields["federation"] = reading.health.federation[:100]
     return fields
 
 

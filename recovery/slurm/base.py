@@ -264,7 +264,7 @@ class Health:
     store_flags: tuple[str, ...] = ()  # AccountingStoreFlags: "job_comment", "job_script", …
     controller_time: datetime | None = None  # its clock when it answered, to the second
     cluster_name: str = ""  # ClusterName of its slurm.conf, "" where the back end can't tell
-    federation: str = ""  # the federation that it is in, "" for none and where the back end can't tell
+    federation: str | None = None  # the federation that it is in, "" for none; None where that was not told
     siblings: tuple[str, ...] = ()  # the other clusters of that federation
 
 

@@ -85,11 +85,11 @@ class CliClient(SlurmClient):
         name, siblings = self.federation()
         return dataclasses.replace(found, federation=name, siblings=siblings)
 
-    def federation(self) -> tuple[str, tuple[str, ...]]:
-        """The federation that the cluster is in, and the other clusters of it; "" and none where that isn't told."""
+    def federation(self) -> tuple[str | None, tuple[str, ...]]:
+        """As in Health: the federation that the cluster is in, and the other clusters of it."""
         with suppress(SlurmError):
             return cli_federation.federation(self._run(*cli_federation.SHOW).output)
-        return "", ()
+        return None, ()
 
     def rights(self) -> Rights:
         user = self._commands.whoami()

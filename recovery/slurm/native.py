@@ -105,7 +105,7 @@ class NativeClient(SlurmClient):
         started = time.monotonic()
         answer = self._ask("configuration", tried="read the configuration")
         latency_s = time.monotonic() - started
-        name, siblings = self._commands.federation() if self._has("scontrol") else ("", ())
+        name, siblings = self._commands.federation() if self._has("scontrol") else (None, ())
         with _whole("read the configuration"):
             found = health_of(answer, latency_s=latency_s, default_cred_expire_s=DEFAULT_CRED_EXPIRE_S)
         return dataclasses.replace(found, federation=name, siblings=siblings)

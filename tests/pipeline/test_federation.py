@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -53,6 +54,17 @@ def test_what_only_waits_here_beside_its_origin_is_not_this_clusters_job(fed: De
     enter(fed, S.PENDING, copy=True, restart_count=1, submitted_at=fed.now)  # it was put back, and may come back here
     look(fed)
     assert (state_of(), Attempt.objects.count()) == (S.PENDING, 2)
+
+
+def test_a_federation_that_is_not_told_once_is_not_left(fed: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`scontrol show federation` may time out: a run that goes on on another cluster must be seen all the same."""
+    cluster, told = Cluster.objects.get(), fed.slurm.health()
+    for said, known in (("fed", "fed"), (None, "fed"), ("", "")):
+        monkeypatch.setattr(fed.slurm, "health", lambda said=said: replace(told, federation=said))
+        Cluster.objects.update(health_at=None)
+        look(fed)
+        cluster.refresh_from_db()
+        assert cluster.federation == known
 
 
 def test_a_copy_that_started_elsewhere_is_told_so_by_accounting(fed: Desk) -> None:

@@ -197,6 +197,14 @@ def test_a_federation_is_named_with_its_other_clusters() -> None:
     assert cli_federation.federation("scontrol: No federation\n") == ("", ())
 
 
+def test_that_nothing_is_told_of_a_federation_is_not_that_there_is_none(tmp_path: Path) -> None:
+    slurm = FakeSlurm(tmp_path)
+    slurm.answers("exit 1", "scontrol")
+    assert slurm.client().federation() == (None, ())
+    slurm.prints(read("fa_federation.txt"), "scontrol")
+    assert slurm.client().federation() == ("fed", ("fb",))
+
+
 # --- slurmrestd ------------------------------------------------------------------------------------------------------
 
 
