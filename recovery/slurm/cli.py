@@ -47,7 +47,7 @@ from recovery.slurm.base import (
 from recovery.slurm.cli_commands import Commands, error_of
 from recovery.slurm.cli_squeue import Listing, Row
 from recovery.slurm.command import Answer
-from recovery.slurm.federation import Place, placed
+from recovery.slurm.federation import Place, is_of_one, placed, with_origins
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import check_job_id
 from recovery.slurm.states import check_not_drained
@@ -134,7 +134,11 @@ class CliClient(SlurmClient):
         columns = sacct_jobs.columns(self._run("sacct", "--helpformat").output)
         separator = cli_squeue.new_separator()
         answer = self._run("sacct", *sacct_jobs.arguments(start, end, list(columns.values()), separator))
-        return _parsed(answer, lambda output: sacct_jobs.ended(output, list(columns), separator, start=start, end=end))
+        found = _parsed(answer, lambda output: sacct_jobs.ended(output, list(columns), separator, start=start, end=end))
+        if not any(is_of_one(record.raw_id) for record in found):
+            return found
+        here, numbers = cli_federation.numbers(self._run(*cli_federation.SHOW).output)
+        return with_origins(found, numbers, here=here)
 
     def nodes(self) -> list[NodeRecord]:
         # Releases after 22.05 answer in groups of alike nodes: --Node makes a group of each.

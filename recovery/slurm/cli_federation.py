@@ -12,6 +12,7 @@ from recovery.slurm.json_values import BadAnswer, clean
 # Nothing of it is written by users, so a fixed separator does.
 FORMAT = "--Format=JobID:0|,Cluster:0|,Origin:0|,SiblingsActive:0|"
 SHOW = ("scontrol", "show", "federation")
+_NUMBER = re.compile(r"^(Self|Sibling):\s+([^\s:]+)\S*\s+ID:([0-9]{1,2})\b", re.MULTILINE)
 _LINE = re.compile(r"^(Federation|Self|Sibling):\s+([^\s:]+)", re.MULTILINE)
 
 
@@ -48,3 +49,10 @@ def federation(answer: str) -> tuple[str, tuple[str, ...]]:
     found = _LINE.findall(clean(answer))
     name = next((name for kind, name in found if kind == "Federation"), "")
     return name, tuple(name for kind, name in found if kind == "Sibling")
+
+
+def numbers(answer: str) -> tuple[str, dict[int, str]]:
+    """This cluster's name, and the names of all by the numbers that they have in the federation."""
+    found = _NUMBER.findall(clean(answer))
+    here = next((name for kind, name, _ in found if kind == "Self"), "")
+    return here, {int(number): name for _, name, number in found}

@@ -12,10 +12,12 @@ Each cluster of a federation has records of jobs that are not its own to judge (
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from recovery.core.types import JobState
 from recovery.slurm.base import ENDED_ELSEWHERE, IS_ELSEWHERE, JobRecord
+from recovery.slurm.json_values import BadAnswer
 
 # Above so many the id of a job carries the number of its origin: no job outside of a federation has one.
 FIRST_ID = 1 << 26
@@ -45,16 +47,46 @@ def is_of_one(raw_id: str) -> bool:
     return int(raw_id) >= FIRST_ID
 
 
+def with_origins(records: Iterable[JobRecord], numbers: Mapping[int, str], *, here: str) -> list[JobRecord]:
+    """Accounting doesn't tell where a job was submitted; its id does, by the number of a cluster. `numbers`: their
+    names, as far as they are told. One that is not is another cluster's than `here`: nobody knows where its jobs are.
+    """
+    return [
+        dataclasses.replace(record, federated=True, origin=_origin(record.raw_id, numbers, here))
+        if record.raw_id and is_of_one(record.raw_id)
+        else record
+        for record in records
+    ]
+
+
+def _origin(raw_id: str, numbers: Mapping[int, str], here: str) -> str:
+    number = int(raw_id) // FIRST_ID
+    name = numbers.get(number, "")
+    return "" if name and name == here else name or f"number {number}"
+
+
 def never_ran(raw_id: str, state: JobState, *, nodes: tuple[str, ...]) -> bool:
     """Whether accounting's row is of a copy that FAILED because its cluster can't run the job, which lives on."""
     return state is JobState.FAILED and not nodes and is_of_one(raw_id)
 
 
+def _ran(record: JobRecord) -> bool:
+    if record.state in (JobState.PENDING, JobState.REVOKED):
+        return False
+    return bool(record.nodes) or not record.state.is_terminal
+
+
 def placed(record: JobRecord, place: Place | None) -> JobRecord:
-    """The record with what its place means. Where another cluster has the job, nothing of it ran here."""
+    """The record with what its place means. Where another cluster has the job, nothing of it ran here.
+
+    What runs here or has run here is no copy, whatever else is said of it. Raises BadAnswer for a place of nowhere.
+    """
     if place is None or place.origin in _NONE:
         return record
-    told = dataclasses.replace(record, federated=True, origin=place.elsewhere, copy=place.is_copy)
+    if place.here in _NONE:
+        raise BadAnswer(f"job {record.job_id} is of a federation, and its record does not name this cluster")
+    copy = place.is_copy and not _ran(record)
+    told = dataclasses.replace(record, federated=True, origin=place.elsewhere, copy=copy)
     if told.state is not JobState.REVOKED and not (told.copy and told.state.is_terminal):
         return told
     start, end = record.started_at, record.ended_at

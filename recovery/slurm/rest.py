@@ -33,7 +33,7 @@ from recovery.slurm.base import (
     SlurmUnreachable,
     Submission,
 )
-from recovery.slurm.federation import is_of_one
+from recovery.slurm.federation import is_of_one, with_origins
 from recovery.slurm.json_values import BadAnswer
 from recovery.slurm.names import check_job_id
 from recovery.slurm.rest_attempts import job_id_of, parse_attempts
@@ -206,7 +206,8 @@ class RestClient(SlurmClient):
         def parse() -> list[JobRecord]:
             _, cluster = rest_json.release_and_cluster(data)
             entries = self._shaped("attempt", rest_json.entries(data, "jobs"))
-            return rest_ended.ended(entries, cluster=cluster, start=start, end=end)
+            found = rest_ended.ended(entries, cluster=cluster, start=start, end=end)
+            return with_origins(found, {}, here=cluster)
 
         return self._door.parsed(parse, tried=str(request))
 

@@ -118,6 +118,17 @@ def test_a_copy_that_its_cluster_could_not_run_has_not_failed(
     assert federation.placed(job, Place(here="lab", origin="", active="")) == job
 
 
+@pytest.mark.parametrize("state", [S.RUNNING, S.COMPLETING, S.SUSPENDED, S.FAILED])
+@pytest.mark.parametrize("active", ["NA", "fa", "fb"])
+def test_what_runs_or_ran_here_is_never_overlooked(state: JobState, active: str) -> None:
+    """Between two questions, and while two controllers agree, the list of places lags behind."""
+    job = JobRecord(job_id="67108873", name="x", user="ada", state=state, submitted_at=SINCE, nodes=("n1",))
+    placed = federation.placed(job, Place(here="fb", origin="fa", active=active))
+    assert (placed.state, placed.origin, placed.copy, placed.nodes) == (state, "fa", False, ("n1",))
+    with pytest.raises(BadAnswer, match="does not name this cluster"):
+        federation.placed(job, Place(here="", origin="fa", active=active))
+
+
 # --- questions -------------------------------------------------------------------------------------------------------
 
 
@@ -195,6 +206,25 @@ def test_places_that_are_half_said_are_no_answer(answer: str) -> None:
 def test_a_federation_is_named_with_its_other_clusters() -> None:
     assert cli_federation.federation(read("fa_federation.txt")) == ("fed", ("fb",))
     assert cli_federation.federation("scontrol: No federation\n") == ("", ())
+
+
+@pytest.mark.parametrize(("cluster", "origin"), [("fa", ""), ("fb", "fa"), ("", "number 1")])
+def test_of_a_job_that_only_accounting_knows_the_id_tells_where_it_was_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str, origin: str
+) -> None:
+    """Else it would be submitted again, after an outage, beside the cluster that has it."""
+    job = JobRecord(job_id="67108865", raw_id="67108865", name="x", user="ada", state=S.FAILED, submitted_at=SINCE)
+    older = JobRecord(job_id="4711", raw_id="4711", name="x", user="ada", state=S.FAILED, submitted_at=SINCE)
+    monkeypatch.setattr(sacct_jobs, "ended", lambda *_, **__: [job, older])
+    slurm = FakeSlurm(tmp_path)
+    slurm.prints("")
+    slurm.prints(read(f"{cluster}_federation.txt") if cluster else "", "scontrol")
+    found, of_none = slurm.client().ended_between(SINCE, SINCE)
+    assert (found.federated, found.origin) == (True, origin)
+    assert of_none == older
+    slurm.answers("exit 1", "scontrol")
+    with pytest.raises(SlurmError):
+        slurm.client().ended_between(SINCE, SINCE)
 
 
 def test_that_nothing_is_told_of_a_federation_is_not_that_there_is_none(tmp_path: Path) -> None:
