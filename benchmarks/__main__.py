@@ -43,6 +43,7 @@ def main(wanted: list[str]) -> int:
             storing,
             ten_thousand,
         )  # fmt: skip
+        from recovery.celery import settle  # noqa: PLC0415
 
         every = {
             "parsing": parsing.run, "ingest": storing.ingest, "poll": polling.run, "door": door.run, "push": push.run,
@@ -52,6 +53,7 @@ def main(wanted: list[str]) -> int:
             "lemons": lemons.run,
             CURVES: detection.draw_curves,
         }  # fmt: skip
+        settle()  # as a worker does at its start
         figures = {name: every[name]() for name in wanted or NAMES}
     machine = {"python": platform.python_version(), "cores": os.cpu_count(), "machine": platform.machine()}
     print(json.dumps({"on": machine, **figures}, indent=2))

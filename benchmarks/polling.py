@@ -19,7 +19,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from benchmarks.timing import Work, side_by_side, timed
-from recovery.celery import settle
 from recovery.models import Cluster, Job
 from recovery.pipeline.poll import poll_cluster, way_of
 from recovery.slurm import cli_squeue
@@ -34,7 +33,6 @@ COMMENT = '{"recovery": {"run": "llama-%d", "checkpoint_dir": "/ckpt/llama-%d"}}
 
 
 def run() -> dict[str, object]:
-    settle()  # as a worker does at its start
     sizes = {str(jobs): measure(jobs) for jobs in SIZES}
     first, last = sizes[str(SIZES[0])], sizes[str(SIZES[-1])]
     growth = {

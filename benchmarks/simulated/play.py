@@ -49,7 +49,7 @@ STANDING_S, STANDING_REPORTS = 600.0, 20  # a slowdown that stands is looked at 
 RHYTHM = 2  # gaps between checkpoints that are a rhythm, as recovery/pipeline/surroundings.py has it
 ALARMS_S = 600.0  # alarms are looked for so often
 SIGNALS = {kind: Signal(kind=kind, file="", line=0, offset=0, text="", rule="") for kind in SignalKind}
-TIMED_OUT = replace(SIGNALS[SignalKind.FAILURE], rule="nccl.collective_timeout")
+TIMED_OUT = SIGNALS[SignalKind.FAILURE]._replace(rule="nccl.collective_timeout")
 FAULT = NodeEvent(at=START, node="gpu-01", text="Not responding", state=NodeState.DOWN)
 ALARM_LIMITS = AlarmLimits()
 
@@ -253,7 +253,7 @@ class Player:
         seen, gpu = self.life.seen, readings(self.life.seen, at)
         newest = gpu.pop("newest", None)
         return {
-            "signals": tuple(replace(TIMED_OUT, at=_at(moment)) for moment in seen.lines if moment <= at),
+            "signals": tuple(TIMED_OUT._replace(at=_at(moment)) for moment in seen.lines if moment <= at),
             "node_events": tuple(replace(FAULT, at=_at(moment)) for moment in seen.faults if moment <= at),
             "gpu": GpuFacts(at=_at(newest), nodes=2, **gpu) if newest is not None else None,
         }  # fmt: skip

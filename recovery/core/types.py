@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class JobState(StrEnum):
@@ -268,9 +268,8 @@ class Sample:
     tokens: float | None = None  # trained on since the run began, where the trainer counts them
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Signal:
-    """One thing that one line of a log said, with where it stands."""
+class Signal(NamedTuple):
+    """One thing that one line of a log said, with where it stands. A tuple: a long log makes a hundred thousand."""
 
     kind: SignalKind
     file: str

@@ -7,7 +7,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -150,4 +150,4 @@ def time_in(text: str) -> datetime | None:
 def _placed(signal: Signal, ranks: Mapping[str, str]) -> Signal:
     if signal.node or signal.rank is None or signal.kind is not SignalKind.FAILURE:
         return signal
-    return replace(signal, node=ranks.get(str(signal.rank), ""))
+    return signal._replace(node=ranks.get(str(signal.rank), ""))

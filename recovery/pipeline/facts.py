@@ -279,6 +279,8 @@ def as_json(value: Any) -> Any:
     """A frozen value of the core as plain JSON: enums by value, times in ISO form, tuples as lists."""
     if hasattr(value, "__dataclass_fields__"):
         return as_json(asdict(value))
+    if hasattr(value, "_asdict"):
+        return as_json(value._asdict())
     if isinstance(value, dict):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -253,7 +253,7 @@ def _dated(signals: list[Signal], attempt: Attempt, now: datetime) -> list[Signa
         last = next((at for at in times if at is not None), now)
         for signal, at in zip(own, times, strict=True):
             last = last if at is None else at
-            dated.append(replace(signal, at=last))
+            dated.append(signal._replace(at=last))
     return dated
 
 

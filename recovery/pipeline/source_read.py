@@ -7,7 +7,7 @@ A source is a function `read(attempt, *, now) -> SourceRead`. Ingest stores the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from recovery.core.types import Signal
@@ -42,5 +42,5 @@ def within_life(signals: Iterable[Signal], attempt: Attempt, now: datetime) -> l
     """Each with a time that can be true: a sender or a file can claim any, and what has none was told now."""
     earliest = (attempt.started_at or now) - SKEW
     return [
-        replace(s, at=min(s.at, now) if s.at is not None and earliest <= s.at <= now + SKEW else now) for s in signals
+        s._replace(at=min(s.at, now) if s.at is not None and earliest <= s.at <= now + SKEW else now) for s in signals
     ]

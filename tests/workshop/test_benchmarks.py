@@ -20,7 +20,7 @@ from recovery.slurm import cli_squeue
 def _little(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"STEPS": 50, "LINES": 300, "BACKLOG": 1}.items():
         monkeypatch.setattr(parsing, name, value)
-    monkeypatch.setattr(polling, "SIZES", (10, 20))
+    monkeypatch.setattr(polling, "SIZES", (20, 40))
     monkeypatch.setattr(replay, "SIZES", (5, 10))
     for name, value in {"RUNS": 3, "NODES": 20}.items():
         monkeypatch.setattr(replay, name, value)
@@ -45,7 +45,7 @@ def test_ingest_stores_every_step_of_the_log() -> None:
 def test_a_bigger_picture_takes_no_more_queries() -> None:
     figures = polling.run()
     assert isinstance(figures["jobs"], dict)
-    small, big = figures["jobs"]["10"], figures["jobs"]["20"]
+    small, big = figures["jobs"]["20"], figures["jobs"]["40"]
     assert small["unchanged_queries"] == big["unchanged_queries"]
     assert small["one_percent_changed_queries"] == big["one_percent_changed_queries"]
 

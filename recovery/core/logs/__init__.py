@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
-from itertools import filterfalse
+from itertools import compress
+from operator import not_
 
 from recovery.core.diagnose import catalogue
 from recovery.core.logs import blocks, generic, heard
@@ -99,12 +100,10 @@ class LogParser:
         """The signals of whole lines, of which `shapes` has the shapes."""
         signals: list[Signal] = []
         passed_over = self._sieve.passed_over(growing=self._growing)
-        wanted: list[int] = []
-        for shape in filterfalse(passed_over.__contains__, shapes):
-            index = shapes.index(shape, wanted[-1] + 1 if wanted else 0)
-            wanted.append(index)
-            if b"0x" in shape:
-                shapes[index] = without_addresses(shape)
+        wanted = list(compress(range(len(shapes)), map(not_, map(passed_over.__contains__, shapes))))
+        for each in wanted:
+            if b"0x" in shapes[each]:
+                shapes[each] = without_addresses(shapes[each])
         self._sieve.sift(map(shapes.__getitem__, wanted))
         if (read.cut or self._in_report) and wanted[:1] != [0]:
             wanted.insert(0, 0)
@@ -142,7 +141,7 @@ class LogParser:
             return []
         if readers is None:
             readers, cleaned = self._readers(line)
-        if whole:
+        if whole and readers.silent:
             self._sieve.pass_over(told_by(shape), readers)
         return self._feed(line, readers, cleaned)
 
@@ -223,7 +222,7 @@ class LogParser:
 
     def _bar(self, line: LogLine, cleaned: CleanLine, place: Place, readers: Readers) -> list[Signal]:
         """What the bar says upon which the line was printed: nowhere else was its last state given out."""
-        bar = replace(cleaned, text=cleaned.before, shown=cleaned.before[:SHOWN_CHARS], before="")
+        bar = cleaned._replace(text=cleaned.before, shown=cleaned.before[:SHOWN_CHARS], before="")
         return self._progress(line, bar, place, readers)
 
     def _awake(self, readers: Readers) -> bool:

@@ -27,7 +27,7 @@ The caller asks only while no real format has reported progress in the attempt.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from recovery.core.logs.fields import bar_of
@@ -185,7 +185,7 @@ class Growth:
         if series is None:
             return []
         candidate = _in_epochs(series, candidate)
-        signal = replace(signal, step=candidate.step)
+        signal = signal._replace(step=candidate.step)
         if not _rises(series, candidate):
             if series["rises"] < candidate.rises or candidate.step < candidate.least:
                 _hold(series["held"], signal)
@@ -236,7 +236,7 @@ def _hold(held: list[Memory], signal: Signal) -> None:
 
 
 def _packed(signal: Signal) -> Memory:
-    fields = asdict(signal)
+    fields = signal._asdict()
     del fields["kind"], fields["file"]  # always progress, and the file is that of the series
     fields["at"] = signal.at.isoformat() if signal.at else None
     return fields

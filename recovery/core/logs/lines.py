@@ -97,8 +97,7 @@ class Layout:
         return None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CleanLine:
+class CleanLine(NamedTuple):
     """A log line without what is not its own.
 
     `rank` is the global rank where a prefix gives it. `task` is srun's label: it is the rank where a task is a rank,

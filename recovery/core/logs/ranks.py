@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from recovery.core.logs.lines import CleanLine
 from recovery.core.logs.marks import Memory
@@ -21,7 +21,7 @@ _NAME = r"([A-Za-z0-9][A-Za-z0-9._-]{0,79})"
 _HOST_PID = re.compile(r"host:? " + _NAME + r" pid:? ?[0-9]{1,10}\b")
 _BARE_NAME = re.compile(_NAME + r"$")
 _NCCL = re.compile(_NAME + r":[0-9]{1,10}:[0-9]{1,10} \[[0-9]{1,4}\] NCCL ")
-_NCCL_RANK = re.compile(r"\brank ([0-9]{1,7}) nranks ([0-9]{1,7})\b")
+_NCCL_RANK = re.compile(r" rank ([0-9]{1,7}) nranks ([0-9]{1,7})\b")  # begins with text: found fast
 TELLING = (" nranks ", "host", "SLURM_PROCID")
 _PROCID = re.compile(r"\bSLURM_PROCID ?[=:] ?([0-9]{1,7})\b")
 _NODENAME = re.compile(r"\b(?:SLURMD_NODENAME|HOSTNAME|host(?:name)?) ?[=:] ?" + _NAME + r"(?![A-Za-z0-9._-])")
@@ -29,8 +29,7 @@ _BLOCK_FIELD = re.compile(r" {0,16}(time|host|rank|exitcode|error_file|traceback
 _BLOCK_RANK = re.compile(r"([0-9]{1,7})$")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a line comes from, as far as it is known."""
 
     rank: int | None = None

@@ -111,13 +111,12 @@ class Sieve:
 
     def sift(self, shapes: Iterable[bytes]) -> None:
         """Pass over those of the shapes whose words already tell that nobody has to look at them."""
-        mute, growing = self._words.mute, []
+        known, silent, mute = self._known, self._silent, self._words.mute
         found: list[bytes] = []
+        growing: list[bytes] = []
         unsure: list[tuple[bytes, list[bytes]]] = []
         for shape in set(shapes):
-            if len(shape) > LONGEST or shape in self._known or shape in self._silent:
-                continue
-            if shape.translate(None, _PRINTED):
+            if len(shape) > LONGEST or shape in known or shape in silent or shape.translate(None, _PRINTED):
                 continue
             words = shape.split()
             if len(words) > 1 and words[-2].endswith(b":"):

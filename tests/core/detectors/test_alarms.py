@@ -58,7 +58,7 @@ def test_a_noisy_loss_is_no_divergence() -> None:
 
 def test_what_the_trainer_says_of_its_numbers_is_an_alarm_until_good_reports_follow() -> None:
     lines = ["[rank0]: RuntimeError: Minimum loss scale reached (0.0001). Your loss is probably exploding."]
-    said = tuple(replace(s, at=at(2400)) for s in read(lines))
+    said = tuple(s._replace(at=at(2400)) for s in read(lines))
     assert said
     facts = training(losing(*STEADY), signals=said)
     (alarm,) = found(facts)
@@ -101,7 +101,7 @@ def test_what_slurm_will_never_start_is_told_after_a_while() -> None:
 
 def test_ranks_that_do_not_find_each_other_are_told_while_no_step_comes() -> None:
     line = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError: Timed out waiting for 2 of 4 nodes"
-    said = tuple(replace(s, at=at(100)) for s in read([line]))
+    said = tuple(s._replace(at=at(100)) for s in read([line]))
     assert said
     assert kinds(attempt(signals=said, now_s=300)) == []
     assert kinds(attempt(signals=said, now_s=500)) == ["not_starting"]

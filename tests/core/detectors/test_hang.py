@@ -157,7 +157,7 @@ def test_a_run_whose_earlier_starts_are_known_has_no_more_time_for_its_first_ste
     assert hangs(known)
     assert detect(known, LIMITS)[0].reason.endswith("the first step is due within 30 m of the start.")
     told = read(["[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12)"])
-    assert hangs(replace(starting, signals=tuple(replace(signal, at=at(1000)) for signal in told)))
+    assert hangs(replace(starting, signals=tuple(signal._replace(at=at(1000)) for signal in told)))
 
 
 def test_a_load_gives_the_first_step_its_time_again() -> None:

@@ -31,7 +31,7 @@ def gpus(seconds: float, **fields: Any) -> AttemptFacts:
 
 
 def said(line: str, seconds: float = 1000) -> tuple[Signal, ...]:
-    return tuple(replace(signal, at=at(seconds)) for signal in read([line]))
+    return tuple(signal._replace(at=at(seconds)) for signal in read([line]))
 
 
 def hangs(facts: AttemptFacts, limits: Limits = LIMITS) -> bool:
