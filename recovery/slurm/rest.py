@@ -167,7 +167,9 @@ class RestClient(SlurmClient):
         return self._list("jobs", parse)
 
     def _by_id(self, request: Request, leader: str) -> list[dict[str, Any]]:
-        """In a federation one that no cluster has is an error without a number, in words of libslurm's own."""
+        """In a federation one that no cluster has is an error without a number, in words of libslurm's own; and what
+        was submitted before may have the number of another cluster's job.
+        """
         answer = self._door.send(request)
         try:
             data = rest_json.whole(answer)
@@ -175,7 +177,9 @@ class RestClient(SlurmClient):
             if not _NONE_OF_FEDERATION.search(error.message):
                 raise
             return self._of_this_cluster(leader)
-        return self._door.parsed(lambda: self._shaped("job", rest_json.entries(data, "jobs")), tried=answer.tried)
+        found = self._door.parsed(lambda: self._shaped("job", rest_json.entries(data, "jobs")), tried=answer.tried)
+        several = len({entry.get("cluster") for entry in found}) > 1
+        return self._of_this_cluster(leader) if several else found
 
     def attempts(self, job_ids: Sequence[str], *, since: datetime) -> dict[str, list[AttemptRecord]]:
         version = self._door.needed(Operation.ATTEMPTS)

@@ -267,3 +267,14 @@ def test_a_job_that_no_cluster_of_a_federation_has_is_not_found(server: Server, 
     server.script = lambda asked: said if asked.path.endswith("/job/4711") else script(asked)
     with pytest.raises(SlurmUnreachable if words.startswith("Connection") else JobNotFound):
         server.client().job("4711")
+
+
+def test_a_job_from_before_the_federation_is_not_taken_for_its_namesake(server: Server) -> None:
+    """Clusters that joined have jobs with the same small numbers, of which 22.05 gives all by the id."""
+    old = IDS["running"].encode()
+    alike = {name: read(f"fb_{name}.json").encode().replace(old, b"4711") for name in ("rest_job", "rest_jobs")}
+    server.begin(serves="v0.0.38")
+    server.script = lambda asked: (
+        Said(body=alike["rest_jobs" if asked.path.endswith("/jobs") else "rest_job"]) if "/job" in asked.path else DIAG
+    )
+    assert server.client().job("4711").state is S.RUNNING
