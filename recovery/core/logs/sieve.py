@@ -28,6 +28,7 @@ LONGEST = 512  # bytes of a line whose shape is remembered
 _AS_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
 _PRINTED = bytes(range(32, 127)) + b"\t"  # of other characters some are taken out before a line is matched
 _ADDRESS = re.compile(rb"\b0x[0-9a-fA-F]+\b")
+_LIKE_ADDRESS = re.compile(r"[0-9]x|0\Z")  # 8xA is one as well, with its digits as 0
 _END_OF_ADDRESS = re.compile(r"[0-9a-fA-Fx]{1,80}(?![0-9A-Za-z_])")
 
 
@@ -75,7 +76,7 @@ class Sieve:
     def __init__(self, formats: Sequence[Format], *, own: str | None = None) -> None:
         self._formats = list(formats)
         self._literals = list(catalogue.LOG_LITERALS)
-        if own and ("0x" in own or own.endswith("0") or _END_OF_ADDRESS.match(own)):
+        if own and (_LIKE_ADDRESS.search(own) or _END_OF_ADDRESS.match(own)):
             own = ""  # it may begin or end within an address, where it would not be found: each line may hold it
         self._own = None if own is None else _readable(own)
         pieces: dict[str, tuple[set[int], set[int]]] = {}  # piece → places in the two lists above

@@ -90,6 +90,11 @@ def test_a_sites_pattern_is_asked_although_its_text_may_be_part_of_an_address(ow
     assert Sieve(FORMATS, own=own).readers(text, clean(text)).own
 
 
+def test_a_sites_pattern_is_asked_although_its_text_looks_like_an_address() -> None:
+    text = "node of 8xAdaG: step 4"
+    assert Sieve(FORMATS, own="of 8xAda").readers(text, clean(text)).own
+
+
 def test_the_memory_of_shapes_is_bounded() -> None:
     sieve = Sieve(FORMATS)
     for number in range(MOST_SHAPES + 10):
