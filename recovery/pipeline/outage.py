@@ -151,9 +151,13 @@ class _Found:
     attempts: list[Attempt] = field(default_factory=list)
 
     def is_new(self, record: JobRecord) -> bool:
-        """A job that is listed tells of its past by its restart count (store_jobs.py)."""
+        """A job that is listed tells of its past by its restart count (store_jobs.py). That another cluster of the
+        federation has a job is told of those that were known here: theirs are not to be started again.
+        """
         last = self.last.get(record.job_id)
-        return last is None or (not last.job.listed and _is_later(record, last))
+        if last is None:
+            return record.state is not JobState.REVOKED
+        return not last.job.listed and _is_later(record, last)
 
     def take(self, record: JobRecord) -> None:
         last = self.last.get(record.job_id)

@@ -321,7 +321,8 @@ class SlurmClient(Protocol):
         ...
 
     def ended_between(self, start: datetime, end: datetime) -> list[JobRecord]:
-        """Every execution of anybody's job that ended in this time by accounting's word, the first to end first.
+        """Every execution of anybody's job that ended in this time by accounting's word, the first to end first; in a
+        federation with those that another cluster took (REVOKED).
 
         One question. `restart_count` is Slurm's own where accounting keeps it, else the place among those of that job
         in the answer. What accounting doesn't keep is as in a JobRecord without it: holds, exclusions, before 24.05

@@ -86,17 +86,14 @@ def ended(answer: str, names: Sequence[str], separator: str, *, start: datetime,
 
 
 def numbered(records: Iterable[JobRecord]) -> list[JobRecord]:
-    """By their ends, each with its place among those of its job as restart count, where it has none of its own.
-
-    Those that another cluster of the federation ran count, and are left out then.
-    """
+    """By their ends, each with its place among those of its job as restart count, where it has none of its own."""
     places: dict[str, int] = {}
     told: list[JobRecord] = []
     for record in sorted(records, key=lambda record: record.submitted_at):
         place = max(places.get(record.job_id, 0), record.restart_count)
         places[record.job_id] = place + 1
         told.append(dataclasses.replace(record, restart_count=place))
-    return sorted((record for record in told if record.state is not JobState.REVOKED), key=_end)
+    return sorted(told, key=_end)
 
 
 def _end(record: JobRecord) -> datetime:
@@ -129,6 +126,7 @@ def _record(row: Row) -> JobRecord | None:
     nodes = _nodes(row["nodes"])
     if federation.never_ran(row["raw_id"], state, nodes=nodes):
         state = JobState.REVOKED
+    ran = state is not JobState.REVOKED  # else another cluster of the federation has it, and its exit code is of there
     user = _text(row["user"]) or _user(row["uid"])
     stdout, stderr = (_path(row, row.get(name, ""), user=user, nodes=nodes) for name in ("stdout", "stderr"))
     node_count = len(nodes) or _number(row["node_count"])
@@ -143,10 +141,10 @@ def _record(row: Row) -> JobRecord | None:
         partition=_text(row["partition"]),
         qos=_text(row["qos"]),
         eligible_at=_time(row["eligible"]),
-        started_at=_time(row["start"]),
+        started_at=_time(row["start"]) if ran else None,
         ended_at=ended_at,
-        exit_code=int(exit_code[1]),
-        exit_signal=int(exit_code[2]) or None,
+        exit_code=int(exit_code[1]) if ran else None,
+        exit_signal=(int(exit_code[2]) or None) if ran else None,
         nodes=nodes,
         node_count=node_count,
         gpus=gpus_of({"tres_alloc_str": row["tres"], "tres_req_str": row["tres_asked"]}, node_count=node_count),

@@ -204,6 +204,27 @@ def test_here_an_attempt_is_over_when_another_cluster_took_the_job(fed: Desk) ->
     assert Attempt.objects.get().ended_at == taken
 
 
+def test_a_failed_job_that_another_cluster_took_while_nobody_looked_is_not_submitted_again(
+    fed: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was put back, ran there to its end, and both was forgotten here: accounting tells of it alone."""
+    monkeypatch.setattr(fed.slurm, "batch_script", lambda job_id: "#!/bin/sh\ntrue\n")
+    enter(fed, S.RUNNING, origin="", started_at=fed.now, nodes=("n1", "n2"))
+    look(fed)
+    fed.log.write_text("CUDA error: uncorrectable ECC error encountered\n")
+    enter(fed, S.FAILED, origin="", started_at=fed.now, ended_at=fed.now, exit_code=1, nodes=("n1", "n2"))
+    fed.tick_until(lambda: Incident.objects.exclude(recommendations=None).exists())
+    failed = fed.slurm.table.pop(JOB)
+    moved = fed.now.replace(microsecond=0) + timedelta(seconds=900)
+    taken = replace(failed, state=S.REVOKED, submitted_at=moved, started_at=None, ended_at=moved, nodes=())
+    fed.slurm.forgotten += [taken, replace(taken, job_id="67108999")]
+    fed.now += timedelta(seconds=1800)
+    look(fed)
+    fed.tick(times=4)
+    assert (state_of(), Job.objects.count()) == (S.REVOKED, 1)
+    assert (fed.incident.state, fed.incident.alarm) == (IncidentState.NEEDS_PERSON, verify.ELSEWHERE_NOW)
+
+
 def test_people_are_not_offered_what_only_the_origin_can_do(fed: Desk) -> None:
     attempt = case(fed).attempt
     assert "submitted on cluster fa" in scripts.why_not_resubmitted(attempt.job, client=fed.slurm)

@@ -137,6 +137,13 @@ def test_executions_of_one_job_are_counted() -> None:
     assert [(job.restart_count, job.state) for job in found] == [(0, JobState.REQUEUED), (1, JobState.FAILED)]
 
 
+def test_that_another_cluster_of_the_federation_took_a_job_is_told_and_did_not_run_here() -> None:
+    later = {"submitted": "2026-05-01T11:00:00", "end": "2026-05-01T11:00:09", "nodes": "None assigned"}
+    failed, taken = parsed(row() + row(state="REVOKED", **later))
+    assert (failed.exit_code, taken.restart_count, taken.state) == (7, 1, JobState.REVOKED)
+    assert (taken.started_at, taken.exit_code, taken.nodes) == (None, None, ())
+
+
 @pytest.mark.parametrize(
     "broken", [row()[:-30], row()[3:], row() + "x", row(exit_code="?"), row(submitted="Unknown"), row(nodes="n[1-")]
 )
