@@ -46,7 +46,7 @@ def believed_of_federation(
 def _doubted(record: JobRecord, row: Listed | None) -> JobRecord:
     """The record itself where it was said before, or was never seen otherwise."""
     doubted = dataclasses.replace(record, state=JobState.COMPLETING, state_reason=ENDED_OR_PUT_BACK)
-    said = row is None or row.key in (record_key(record), record_key(doubted))
+    said = row is None or row.state == JobState.CANCELLED or row.key in (record_key(record), record_key(doubted))
     return record if said else doubted
 
 

@@ -105,6 +105,15 @@ def test_a_job_from_elsewhere_is_cancelled_when_two_pictures_say_so(fed: Desk) -
     assert (state_of(), Attempt.objects.get().state) == (S.CANCELLED, S.CANCELLED)
 
 
+def test_what_was_believed_to_be_cancelled_is_not_doubted_again(fed: Desk) -> None:
+    """Its record may change all the same, and the key of all records does with an upgrade."""
+    enter(fed, S.CANCELLED, started_at=fed.now, ended_at=fed.now, nodes=("n1",))
+    look(fed)
+    fed.slurm.table[JOB] = replace(fed.slurm.table[JOB], partition="other")
+    look(fed)
+    assert (state_of(), Job.objects.get().partition) == (S.CANCELLED, "other")
+
+
 def test_a_job_from_elsewhere_that_is_put_back_was_never_cancelled(fed: Desk) -> None:
     enter(fed, S.RUNNING, started_at=fed.now, nodes=("n1",))
     look(fed)
