@@ -129,6 +129,17 @@ def test_each_back_end_of_each_cluster_tells_whose_a_job_is(federation: Federati
     assert [(attempt.state, attempt.started_at) for attempt in here] == [(JobState.REVOKED, None)]
     a.run("scancel", waits)
     assert wait_until(lambda: commands(a).job(waits).state is JobState.CANCELLED, timeout_s=10)
+    b.run("scancel", own)
+
+    def over(lab: SlurmLab) -> dict[str, tuple[JobState, str]]:
+        """What accounting alone tells, as after an outage: how it ended, and where it was submitted."""
+        found = commands(lab).ended_between(since, reconcile.utc_now())
+        return {record.job_id: (record.state, record.origin) for record in found}
+
+    assert wait_until(lambda: over(a).get(job) == (JobState.REVOKED, ""), timeout_s=20), over(a)
+    assert wait_until(lambda: over(b).get(own) == (JobState.CANCELLED, ""), timeout_s=20), over(b)
+    b.run("scancel", job)
+    assert wait_until(lambda: over(b).get(job) == (JobState.CANCELLED, "fa"), timeout_s=20), over(b)
 
 
 def test_what_is_put_back_and_moves_is_followed_by_each_cluster_for_its_part(desks: Desks) -> None:
