@@ -135,10 +135,11 @@ def _age(record: JobRecord) -> tuple[datetime, int]:
 
 def _cluster_fields(cluster: Cluster, reading: _Reading, *, now: datetime) -> dict[str, object]:
     mark = reading.mark if len(reading.mark) <= LONGEST_MARK else ""
+    same = cluster.jobs_mark_of == way_of(cluster)
     fields: dict[str, object] = {
         "seen_at": now, "tried_at": now, "error": "", "jobs_mark": mark, "jobs_mark_of": way_of(cluster),
         **layout_fields(reading.layout, now=now),
-        **outage_fields(cluster, same=cluster.jobs_mark_of == way_of(cluster), health=reading.health, now=now),
+        **outage_fields(cluster, same=same, health=reading.health, now=now),
     }  # fmt: skip
     if reading.health is not None:
         fields |= {
@@ -146,8 +147,9 @@ def _cluster_fields(cluster: Cluster, reading: _Reading, *, now: datetime) -> di
             "requeue_delay_s": reading.health.requeue_delay_s, "health_at": now,
             "min_job_age_s": reading.health.min_job_age_s or None,  # 0 keeps them for ever
         }  # fmt: skip
-        if reading.health.federation is not None:  # else what was told last still counts: no restart is doubled for it
-            fields["federation"] = reading.health.federation[:100]
+        federation = reading.health.federation
+        if federation is not None or not same:  # else what was told last still counts: no restart is doubled for it
+            fields["federation"] = (federation or "")[:100]
     return fields
 
 

@@ -65,6 +65,11 @@ def test_a_federation_that_is_not_told_once_is_not_left(fed: Desk, monkeypatch: 
         look(fed)
         cluster.refresh_from_db()
         assert cluster.federation == known
+    Cluster.objects.update(federation="fed", jobs_mark_of="another way, perhaps to another cluster")
+    monkeypatch.setattr(fed.slurm, "health", lambda: replace(told, federation=None))
+    look(fed)
+    cluster.refresh_from_db()
+    assert cluster.federation == ""
 
 
 def test_a_copy_that_started_elsewhere_is_told_so_by_accounting(fed: Desk) -> None:
