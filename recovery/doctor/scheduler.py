@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from django.db.models import Q
+
 from recovery.core.speech import duration, listed
+from recovery.core.types import JobState
 from recovery.doctor.results import Group, Result, State
-from recovery.models import Cluster
+from recovery.models import Cluster, Job
 from recovery.slurm.base import Can, Health
 
 MOST_SKEW_S = 5.0  # ages and "not before" are compared between the two clocks
@@ -29,6 +32,8 @@ def examine_settings(cluster: Cluster, health: Health, *, attempts: Can, at: dat
     yield min_job_age(cluster, health, at=at)
     if health.federation:
         yield federation(cluster, health, at=at)
+    elif health.federation is None and _has_jobs_of_one(cluster):
+        yield federation_not_told(at=at)
 
 
 def _result(what: str, detail: str, state: State, *, at: datetime, remedy: str = "") -> Result:
@@ -95,6 +100,20 @@ def federation(cluster: Cluster, health: Health, *, at: datetime) -> Result:
     if ours >= len(health.siblings):
         return _result("federation", detail, State.GOOD, at=at)
     remedy = f"Let {siblings} be clusters of this desk too (`manage.py set_cluster`), each by a slurm.conf of its own."
+    return _result("federation", detail, State.ATTENTION, remedy=remedy, at=at)
+
+
+def _has_jobs_of_one(cluster: Cluster) -> bool:
+    of_one = ~Q(origin="") | Q(state=JobState.REVOKED)
+    return Job.objects.filter(of_one, cluster=cluster, listed=True).exists()
+
+
+def federation_not_told(*, at: datetime) -> Result:
+    detail = (
+        "there are jobs of a federation, and which one it is was not told: that a run goes on on another cluster of it "
+        "is not seen from here"
+    )
+    remedy = "Let Slurm's commands act beside it (option acts_by), and see that `scontrol show federation` answers."
     return _result("federation", detail, State.ATTENTION, remedy=remedy, at=at)
 
 

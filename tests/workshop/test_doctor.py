@@ -262,6 +262,16 @@ def test_a_federation_says_what_follows_and_wants_all_its_clusters_here() -> Non
     assert "federation" not in [r.what for r in scheduler.examine_settings(cluster, HEALTH, attempts=YES, at=NOW)]
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("fields", [{"origin": "fa"}, {"state": JobState.REVOKED}, {}])
+def test_a_federation_that_is_not_told_is_missed_where_its_jobs_are(fields: dict[str, Any]) -> None:
+    job = make_job(**fields)
+    for named, missed in ((None, bool(fields)), ("", False)):
+        health = replace(HEALTH, federation=named)
+        results = scheduler.examine_settings(job.cluster, health, attempts=YES, at=NOW)
+        assert [r.state for r in results if r.what == "federation"] == [State.ATTENTION] * missed
+
+
 def test_accounting_that_is_set_up_is_not_said_to_answer() -> None:
     assert "set to keep" in scheduler.accounting(HEALTH, YES, at=NOW).detail
 
