@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import F, Q
 
@@ -27,7 +28,7 @@ def in_picture(incident: Incident, job: Job) -> list[OtherJob]:
         return []
     beside = _ran_beside(incident)
     now = Attempt.objects.filter(job__in=jobs, number=F("job__restart_count"))
-    started = dict(now.values_list("job_id", "started_at"))
+    started = {attempt.job_id: _started_at(attempt) for attempt in now}
     return [
         OtherJob(
             job_id=each.job_id, state=JobState(each.state), state_reason=each.state_reason, held=each.held,
@@ -36,6 +37,11 @@ def in_picture(incident: Incident, job: Job) -> list[OtherJob]:
         for each in jobs
         if not _is_over(each)
     ]  # fmt: skip
+
+
+def _started_at(attempt: Attempt) -> datetime | None:
+    """Of what another cluster took: by when it was gone from here, as it starts there."""
+    return attempt.ended_at if attempt.state == JobState.REVOKED else attempt.started_at
 
 
 def _is_over(job: Job) -> bool:
@@ -53,10 +59,12 @@ def in_records(action: Action, job: Job, records: Iterable[JobRecord]) -> list[O
     """Those of the run beside `job` in a fresh list of all jobs; not the one that this action itself submitted."""
     incident = action.incident
     beside = set(Job.objects.filter(pk__in=_ran_beside(incident)).values_list("job_id", flat=True))
+    taken = Attempt.objects.filter(job__cluster=job.cluster_id, job__run=incident.run_id, state=JobState.REVOKED)
+    left = {(each.job.job_id, each.number): _started_at(each) for each in taken.select_related("job")}
     return [
         OtherJob(
             job_id=each.job_id, state=each.state, state_reason=each.state_reason, held=each.held,
-            started_at=each.started_at if each.state is not JobState.PENDING else None,
+            started_at=_began(each, left),
             ran_beside=each.job_id in beside,
         )
         for each in records
@@ -67,6 +75,12 @@ def in_records(action: Action, job: Job, records: Iterable[JobRecord]) -> list[O
         and f"{MARK}{action.key}" not in each.admin_comment
         and run_key(new_job(job.cluster, each, now=each.submitted_at)) == incident.run.key
     ]  # fmt: skip
+
+
+def _began(record: JobRecord, left: Mapping[tuple[str, int], datetime | None]) -> datetime | None:
+    if record.state is JobState.REVOKED:
+        return left.get((record.job_id, record.restart_count))
+    return record.started_at if record.state is not JobState.PENDING else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

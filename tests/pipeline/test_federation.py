@@ -10,9 +10,9 @@ import pytest
 
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, JobState
-from recovery.models import Attempt, Cluster, Event, Incident, Job, Run
+from recovery.models import Action, Attempt, Cluster, Event, Incident, Job, Run
 from recovery.pipeline import others, poll, proposals, scripts, verify
-from recovery.slurm.base import ENDED_ELSEWHERE, IS_ELSEWHERE, AttemptRecord, Health
+from recovery.slurm.base import ENDED_ELSEWHERE, IS_ELSEWHERE, AttemptRecord, Health, JobRecord
 from tests.pipeline.conftest import START, Desk
 
 S = JobState
@@ -142,13 +142,13 @@ def test_how_an_attempt_ended_stays_when_its_record_loses_its_place(fed: Desk) -
     assert (attempt.state, attempt.exit_code) == (S.FAILED, 3)
 
 
-def case(fed: Desk) -> Incident:
+def case(fed: Desk, **fields: Any) -> Incident:
     """A job that failed here, with its case."""
-    enter(fed, S.RUNNING, started_at=fed.now, nodes=("n1", "n2"))
+    enter(fed, S.RUNNING, started_at=fed.now, nodes=("n1", "n2"), **fields)
     look(fed)
     fed.log.write_text("CUDA error: uncorrectable ECC error encountered\n")
     record = fed.slurm.table[JOB]
-    enter(fed, S.FAILED, started_at=record.started_at, ended_at=fed.now, exit_code=1, nodes=("n1", "n2"))
+    enter(fed, S.FAILED, started_at=record.started_at, ended_at=fed.now, exit_code=1, nodes=("n1", "n2"), **fields)
     fed.tick_until(lambda: Incident.objects.exclude(recommendations=None).exists())
     return fed.incident
 
@@ -192,6 +192,29 @@ def test_a_run_that_goes_on_on_another_cluster_of_the_federation_is_not_started_
     Attempt.objects.create(job=other, number=0, state=state, submitted_at=now, seen_at=now, started_at=started)
     found = others.in_the_way(ActionKind.REQUEUE, old, others.in_picture(incident, old), incident)
     assert (found is not None) is (blocks and where != "alien")
+
+
+@pytest.mark.parametrize("after_fault", [False, True])
+def test_what_another_cluster_took_before_the_fault_ran_beside_it(fed: Desk, after_fault: bool) -> None:
+    """An evaluation of the same run, say: it is nobody's restart of the job that failed since."""
+    mate = JobRecord(
+        job_id="67108868", name="eval", user="ada", state=S.REVOKED, state_reason=IS_ELSEWHERE, submitted_at=START,
+        federated=True, comment='{"recovery": {"run": "llama"}}',
+    )  # fmt: skip
+    enter(fed, S.PENDING, origin="", comment=mate.comment)
+    if not after_fault:
+        fed.slurm.table[mate.job_id] = mate
+    look(fed)
+    incident = case(fed, origin="", comment=mate.comment)
+    fed.slurm.table[mate.job_id] = mate
+    look(fed)
+    job, blocks = incident.attempt.job, after_fault
+    pictured = others.in_picture(incident, job)
+    action = Action(incident=incident, key="k")
+    read = others.in_records(action, job, fed.slurm.jobs())
+    assert [other.job_id for other in pictured] == [other.job_id for other in read] == [mate.job_id]
+    for found in (pictured, read):
+        assert (others.in_the_way(ActionKind.REQUEUE, job, found, incident) is not None) is blocks
 
 
 def test_a_failed_job_that_is_gone_from_here_is_not_called_forgotten(fed: Desk) -> None:
