@@ -81,7 +81,7 @@ def told_to_steps(script: str) -> dict[str, str]:
 
 def _option_lines(script: str) -> Iterator[list[str]]:
     """The words of the #SBATCH lines above the first command."""
-    for line in script.splitlines():
+    for line in script.split("\n"):
         if line.strip() and not line.lstrip().startswith("#"):
             return
         if not line.startswith("#SBATCH"):

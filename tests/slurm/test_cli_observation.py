@@ -305,6 +305,7 @@ def test_variables_bring_the_name_along_that_sbatch_forgets_with_them() -> None:
         ("#SBATCH --hint=nomultithread\n#SBATCH --open-mode truncate", "SLURM_HINT=nomultithread SLURM_OPEN_MODE=t"),
         ("# a word\n\n#SBATCH -d 'afterok:12'  # --hint=x", "SLURM_JOB_DEPENDENCY=afterok:12"),
         ("#SBATCH --hint=a\n#SBATCH --hint=b", "SLURM_HINT=b"),
+        ("#SBATCH --hint=a\n# a page\x0c#SBATCH --hint=b", "SLURM_HINT=a"),  # to sbatch that is one line
         ("#SBATCH --hint=a\n#SBATCH hetjob\n#SBATCH --hint=b", "SLURM_HINT=a"),
         ("#SBATCH --comment='no end\n#SBATCH --hint=a", "SLURM_HINT=a"),
         ("echo\n#SBATCH --hint=a", ""),
