@@ -52,7 +52,8 @@ SUITES = (
         nice=5,
     ),
     Suite(title="Rules, simulations and sources", command=[*PYTEST, *PURE, *RULES]),
-    Suite(title="Everything else, on SQLite", command=[*PYTEST, *PURE, *ignoring(*RULES)]),
+    Suite(title="The path, on SQLite", command=[*PYTEST, *PURE, "tests/pipeline"]),
+    Suite(title="Everything else, on SQLite", command=[*PYTEST, *PURE, *ignoring(*RULES, "tests/pipeline")]),
     Suite(title="On PostgreSQL", command=[*ON_POSTGRES, *BOTH, *DATABASE_SUITES]),
 )
 
