@@ -73,7 +73,10 @@
     handleSwap: function (style, target, fragment) {
       if (style !== "morph") return false;
       const before = new Set(target.querySelectorAll("[hx-get], [hx-post]"));
+      const focus = document.activeElement;
       morphChildren(target, fragment);
+      // Browsers take the focus from an element that is moved: the reader's next key would go elsewhere.
+      if (focus !== document.activeElement && focus.isConnected) focus.focus({ preventScroll: true });
       const added = Array.from(target.querySelectorAll("[hx-get], [hx-post]")).filter((e) => !before.has(e));
       added.forEach((element) => htmx.process(element));
       return true;

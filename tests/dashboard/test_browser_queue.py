@@ -97,6 +97,25 @@ def test_what_happens_meanwhile_leaves_the_chosen_row_chosen(visit: Visitor, app
     expect(page.locator(f"#case-{chosen.incident.pk} details[data-key-name=reject]")).to_have_attribute("open", "")
 
 
+def test_the_focus_stays_where_it_is_although_its_row_moves_up(visit: Visitor, approver: User) -> None:
+    first, chosen = make_question(), make_question()
+    first.recommendation.gpus_idle = 512
+    first.recommendation.save()
+    page = visit(approver)
+    page.goto("/approvals/")
+    connected(page)
+    for key in ("j", "j", "s"):
+        page.keyboard.press(key)
+    hour = page.locator(f"#case-{chosen.incident.pk}").get_by_role("button", name="1 hour")
+    expect(hour).to_be_focused()
+    first.incident.delete()
+    tell(chosen.incident, "new")
+    expect(page.locator(".queue > li")).to_have_count(1)
+    expect(hour).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert").first).to_contain_text("Out of the queue for 1")
+
+
 def test_the_answer_is_seen_although_the_row_was_told_gone_before_it_came(
     visit: Visitor, approver: User, question: Question
 ) -> None:
