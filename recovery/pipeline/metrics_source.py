@@ -26,7 +26,7 @@ from recovery.sources.metrics_files import find_files, read_cycles, read_iterati
 
 KEYS = ("metrics", "nvrx_iteration_file", "nvrx_cycle_dir")
 MEMORY = "metrics"  # within what the parser of the attempt remembers
-PASSES = 4
+PASSES = 16
 MOST_FILES = 500  # of one attempt in its whole life
 TOO_MANY = f"More than {MOST_FILES} metrics files came up in this attempt: newer ones are not read."
 _AT_WORK = frozenset({Phase.TRAINING, Phase.SAVING, Phase.EVALUATING})

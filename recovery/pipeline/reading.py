@@ -31,7 +31,7 @@ from recovery.sources.find_logs import FoundLog
 from recovery.sources.job_logs import LogRead, read_end, read_log
 from recovery.sources.marks import file_mark, is_absent
 
-PASSES = 4  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting
+PASSES = 16  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting
 MOST_SIGNALS = 20_000  # in one look, but for the last read: bounds memory, of many files that are nothing but progress
 LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its way to the file
 CLOCKS = timedelta(seconds=5)  # a line this much older than the start was written by an earlier attempt
@@ -165,7 +165,7 @@ def _read_file(look: Look, row: LogFile, log: FoundLog, parser: LogParser, *, no
     more = False
     for _ in range(PASSES):
         cursor = Cursor(inode=row.inode, offset=row.offset, line=row.line, head=row.head)
-        got = read(row.path, cursor, roots=settings.LOG_ROOTS, final=ended)
+        got = read(row.path, cursor, roots=settings.LOG_ROOTS, most_lines=None, final=ended)
         if got.error or got.missing:
             _note_trouble(look, row, got)
             break
@@ -175,7 +175,7 @@ def _read_file(look: Look, row: LogFile, log: FoundLog, parser: LogParser, *, no
         if got.read.data:
             row.grew_at = now
         at = got.cursor
-        row.inode, row.offset, row.line, row.head = at.inode, at.offset, at.line, at.head
+        row.inode, row.offset, row.line, row.head = at.inode, at.offset, parser.line, at.head
         more = got.more
         if not more or _is_full(look):
             break

@@ -14,6 +14,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from recovery.core.logs import cut
 from recovery.core.logs.cut import LogBytes, lines_of
@@ -23,7 +24,8 @@ from recovery.sources.beneath import NotThere, Refused, open_file, unreadable
 from recovery.sources.cursor import Cursor, continues, inode_of, landmarks, next_data, read_bytes
 
 ROOTS_SETTING = "RECOVERY_LOG_ROOTS"
-MOST_LINES = 50_000  # in one answer: bounds memory where a log is nothing but short lines
+MOST_BYTES = 1_000_000  # in one answer
+MOST_LINES = 50_000  # in one answer: bounds memory where each of them is kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,9 +51,18 @@ class LogRead:
 
 
 def read_log(
-    path: str, cursor: Cursor, *, roots: Sequence[str], max_bytes: int = 4_000_000, final: bool = False
+    path: str,
+    cursor: Cursor,
+    *,
+    roots: Sequence[str],
+    max_bytes: int = MOST_BYTES,
+    most_lines: int | None = MOST_LINES,
+    final: bool = False,
 ) -> LogRead:
     """The lines of `path` beyond `cursor`, from at most `max_bytes` bytes. Never raises on account of the file.
+
+    most_lines: not more of them. None: as many as there are, which nobody counts here; the cursor's `line` stays that
+        of the first of them, until a parser that was fed them tells (`LogParser.line`).
 
     A line that isn't finished waits for the next look, unless it is longer than cut.LINE_LIMIT or `final` says that
     nobody writes any more. Only regular files inside `roots` are opened, see `recovery.sources.beneath`.
@@ -59,24 +70,32 @@ def read_log(
     A log that was rotated away, by a new name or by a copy, is read to its end first, then those that were rotated away
     after it, then the file that has its name now; a renamed one as long as anything is added to it.
     """
+    most = _Most(max_bytes, most_lines)
     away = rotated.renamed(path, cursor, roots=roots, setting=ROOTS_SETTING) if cursor.inode else ""
     if away:
-        return _read_away(away, path, cursor, roots=roots, max_bytes=max_bytes, final=final)
-    got = _read_one(path, cursor, roots=roots, max_bytes=max_bytes, final=final)
+        return _read_away(away, path, cursor, roots=roots, most=most, final=final)
+    got = _read_one(path, cursor, roots=roots, most=most, final=final)
     copy = rotated.copied(path, cursor, roots=roots, setting=ROOTS_SETTING) if got.anew else None
     if copy is None:
         return got
-    rest = _read_one(copy[0], copy[1], roots=roots, max_bytes=max_bytes, final=True)
+    rest = _read_one(copy[0], copy[1], roots=roots, most=most, final=True)
     return replace(rest, more=True) if rest.read.data else replace(got, anew=False)
 
 
-def _read_away(away: str, path: str, cursor: Cursor, *, roots: Sequence[str], max_bytes: int, final: bool) -> LogRead:
+class _Most(NamedTuple):
+    """What one answer holds at most."""
+
+    bytes: int
+    lines: int | None
+
+
+def _read_away(away: str, path: str, cursor: Cursor, *, roots: Sequence[str], most: _Most, final: bool) -> LogRead:
     """Read on in the file `away` that was called `path`; where it has nothing new, in what was written after it."""
-    got = _read_one(away, cursor, roots=roots, max_bytes=max_bytes, final=final or _is_there(path))
+    got = _read_one(away, cursor, roots=roots, most=most, final=final or _is_there(path))
     if got.read.data or (not got.error and not _is_there(path)):
         return replace(got, more=got.more or _is_there(path))
     after = rotated.written_after(away, path, roots=roots, setting=ROOTS_SETTING)
-    got = _read_one(after or path, cursor, roots=roots, max_bytes=max_bytes, final=final or bool(after))
+    got = _read_one(after or path, cursor, roots=roots, most=most, final=final or bool(after))
     return replace(got, more=got.more or bool(after), anew=False)
 
 
@@ -88,7 +107,7 @@ def _is_there(path: str) -> bool:
     return True
 
 
-def _read_one(path: str, cursor: Cursor, *, roots: Sequence[str], max_bytes: int, final: bool) -> LogRead:
+def _read_one(path: str, cursor: Cursor, *, roots: Sequence[str], most: _Most, final: bool) -> LogRead:
     try:
         descriptor = open_file(path, roots=roots, setting=ROOTS_SETTING)
     except NotThere:
@@ -96,7 +115,7 @@ def _read_one(path: str, cursor: Cursor, *, roots: Sequence[str], max_bytes: int
     except Refused as refused:
         return _nothing(path, cursor, refused=refused)
     try:
-        return _follow(descriptor, path, cursor, max_bytes=max_bytes, final=final)
+        return _follow(descriptor, path, cursor, most=most, final=final)
     except OSError as error:
         return _nothing(path, cursor, refused=unreadable(error, path))
     finally:
@@ -125,26 +144,28 @@ def _nothing(path: str, cursor: Cursor, *, missing: bool = False, refused: Refus
     return LogRead(read=read, cursor=cursor, error=error, remedy=remedy, missing=missing, more=False)
 
 
-def _follow(descriptor: int, path: str, cursor: Cursor, *, max_bytes: int, final: bool) -> LogRead:
+def _follow(descriptor: int, path: str, cursor: Cursor, *, most: _Most, final: bool) -> LogRead:
     info = os.fstat(descriptor)
     anew = not continues(descriptor, info, cursor)
     cursor, anew = (Cursor(inode=inode_of(info)), cursor.offset > 0) if anew else (cursor, False)
     written = next_data(descriptor, cursor.offset, info.st_size)
     if written - cursor.offset > cut.LINE_LIMIT:  # no line lies in a hole
         cursor = replace(cursor, offset=written)
-    data = read_bytes(descriptor, cursor.offset, max(max_bytes, cut.LINE_LIMIT + 2))
+    data = read_bytes(descriptor, cursor.offset, max(most.bytes, cut.LINE_LIMIT + 2))
     at_end = cursor.offset + len(data) >= info.st_size
     before = _before(descriptor, cursor.offset, info.st_size)
     final = final and at_end
-    read, ends, left = given_out(data, path, offset=cursor.offset, line=cursor.line, before=before, final=final)
-    offset, line = cursor.offset + len(read.data), cursor.line + ends
+    read = given_out(data, path, offset=cursor.offset, line=cursor.line, before=before, final=final)
+    whole = len(read.data)
+    read, ends = (read, 0) if most.lines is None else _some_lines(read, most.lines)
+    offset = cursor.offset + len(read.data)
     return LogRead(
         read=read,
-        cursor=Cursor(inode=inode_of(info), offset=offset, line=line, head=landmarks(descriptor, offset)),
+        cursor=Cursor(inode=inode_of(info), offset=offset, line=cursor.line + ends, head=landmarks(descriptor, offset)),
         error="",
         remedy="",
         missing=False,
-        more=left or not at_end,
+        more=len(read.data) < whole or not at_end,
         anew=anew,
     )
 
@@ -155,17 +176,14 @@ def _before(descriptor: int, offset: int, size: int) -> bytes:
     return b"" if byte == b"\0" and next_data(descriptor, offset - 1, size) >= offset else byte
 
 
-def given_out(
-    data: bytes, path: str, *, offset: int, line: int, before: bytes, final: bool
-) -> tuple[LogBytes, int, bool]:
-    """What of the bytes from `offset` on can be given out now, how many lines end in it, and whether more could be.
+def given_out(data: bytes, path: str, *, offset: int, line: int, before: bytes, final: bool) -> LogBytes:
+    """What of the bytes from `offset` on can be given out now.
 
     What went before is told by the one byte in front: after anything but an end a line goes on that was too long.
     """
     skipping = before not in (b"", b"\n", b"\r")
     end = _end_of(data, skipping=skipping, final=final)
-    used, ends = _some_lines(data, end)
-    return LogBytes(data=data[:used], file=path, offset=offset, line=line, cut=skipping), ends, used < end
+    return LogBytes(data=data[:end], file=path, offset=offset, line=line, cut=skipping)
 
 
 def _end_of(data: bytes, *, skipping: bool, final: bool) -> int:
@@ -181,9 +199,10 @@ def _end_of(data: bytes, *, skipping: bool, final: bool) -> int:
     return len(data) if final or skipping or rest > cut.LINE_LIMIT else piece
 
 
-def _some_lines(data: bytes, end: int) -> tuple[int, int]:
-    """`end`, or where MOST_LINES lines end before it, and how many lines end until there."""
-    ends = data.count(b"\n", 0, end)
-    if ends <= MOST_LINES:
-        return end, ends
-    return len(data) - len(data.split(b"\n", MOST_LINES)[-1]), MOST_LINES
+def _some_lines(read: LogBytes, most: int) -> tuple[LogBytes, int]:
+    """At most so many of its lines, and how many ends of lines are in them."""
+    ends = read.data.count(b"\n")
+    if ends <= most:
+        return read, ends
+    rest = len(read.data.split(b"\n", most)[-1])
+    return replace(read, data=read.data[:-rest]), most

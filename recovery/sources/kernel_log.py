@@ -10,7 +10,6 @@ from pathlib import Path
 from recovery.sources.cursor import Cursor
 from recovery.sources.job_logs import LogRead, read_log
 
-MOST_BYTES = 1_000_000  # of one file in one look
 FIRST_BYTES = 262_144  # at the end of a file that was not read before: what is older is old news
 _NODE = "%N"
 
@@ -41,4 +40,4 @@ def read_on(path: str, pattern: str, cursor: Cursor) -> LogRead | None:
             return None
         if cursor == Cursor():
             cursor = Cursor(inode=inode, offset=max(0, info.st_size - FIRST_BYTES))
-    return read_log(path, cursor, roots=(root_of(pattern),), max_bytes=MOST_BYTES)
+    return read_log(path, cursor, roots=(root_of(pattern),))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from recovery.core.logs import LogParser
 from recovery.core.logs.cut import LINE_LIMIT, lines_of
-from recovery.sources import job_logs
 from recovery.sources.cursor import Cursor
-from recovery.sources.job_logs import LogRead, read_end, read_log
+from recovery.sources.job_logs import MOST_LINES, LogRead, read_end, read_log
 from tests.sources.conftest import Unprivileged
 
 
@@ -324,16 +324,26 @@ def test_a_huge_backlog_is_read_in_bounded_passes(log: Path, monkeypatch: pytest
     assert (lines, passes) == (30_000, 10)
 
 
-def test_a_log_of_nothing_but_short_lines_comes_in_bounded_answers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_logs, "MOST_LINES", 100)
+def test_a_log_of_nothing_but_short_lines_comes_in_bounded_answers(log: Path) -> None:
     log.write_bytes(b"x\n" * 250)
     cursor, sizes = Cursor(), []
     for _ in range(3):
-        got = read(log, cursor)
+        got = read_log(str(log), cursor, roots=[str(log.parent)], most_lines=100)
         cursor = got.cursor
         sizes.append((len(got.lines), got.more))
     assert sizes == [(100, True), (100, True), (50, False)]
     assert cursor.line == 250
+
+
+def test_lines_that_a_parser_counts_are_neither_counted_nor_bounded(log: Path) -> None:
+    log.write_bytes(b"before\n")
+    before = read(log)
+    append(log, b"x\n" * (MOST_LINES + 1))
+    got = read_log(str(log), before.cursor, roots=[str(log.parent)], most_lines=None)
+    assert (len(got.lines), got.more, got.cursor.line) == (MOST_LINES + 1, False, 1)
+    parser = LogParser()
+    parser.feed_bytes(got.read)
+    assert parser.line == MOST_LINES + 2
 
 
 def test_blank_lines_are_counted_and_not_given_out(log: Path) -> None:

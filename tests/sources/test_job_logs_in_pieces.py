@@ -31,11 +31,10 @@ def split(data: bytes, ends: list[int], *, window: int = 10_000) -> list[LogLine
         while True:
             upto = min(end, offset + max(window, LIMIT + 2))
             before = data[offset - 1 : offset]
-            read, ended, left = given_out(data[offset:upto], "f", offset=offset, line=line, before=before, final=False)
+            read = given_out(data[offset:upto], "f", offset=offset, line=line, before=before, final=False)
             lines += lines_of(read)
-            assert ended == read.data.count(b"\n")
-            offset, line = offset + len(read.data), line + ended
-            if upto == end and not left:
+            offset, line = offset + len(read.data), line + read.data.count(b"\n")
+            if upto == end:
                 break
     return lines
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
-from itertools import compress
-from operator import not_
 
 from recovery.core.diagnose import catalogue
 from recovery.core.logs import blocks, generic, heard
@@ -66,6 +64,7 @@ class LogParser:
         self._open = {trainer.name for trainer in FORMATS if blocks.OPEN in self.memory.get(trainer.name, {})}
         self._ranks = RankMap(self.memory.setdefault("ranks", {}), nodes)
         self._home = NOWHERE
+        self.line = 0  # line ends of the file in front of what follows the bytes that were fed last
 
     @property
     def format(self) -> str:
@@ -94,13 +93,14 @@ class LogParser:
             shapes = shapes_of(block.data)
             signals += self._feed_block(block, shapes)
             start, line = end, line + len(shapes) - 1
+        self.line = line
         return signals
 
     def _feed_block(self, read: LogBytes, shapes: list[bytes]) -> list[Signal]:
         """The signals of whole lines, of which `shapes` has the shapes."""
         signals: list[Signal] = []
         passed_over = self._sieve.passed_over(growing=self._growing)
-        wanted = list(compress(range(len(shapes)), map(not_, map(passed_over.__contains__, shapes))))
+        wanted = [index for index, shape in enumerate(shapes) if shape not in passed_over]
         for each in wanted:
             if b"0x" in shapes[each]:
                 shapes[each] = without_addresses(shapes[each])

@@ -72,6 +72,7 @@ def test_no_broken_log_breaks_the_parser() -> None:
                 assert signal.kind in SignalKind, seed
                 assert signal.step is None or 0 <= signal.step < 2**63, seed
             at, line = at + size, line + piece.count(b"\n")
+            assert parser.line == line, seed
         took = time.process_time() - began
         assert took < S_PER_MB * (len(data) / 1e6 + 0.1), f"seed {seed}: {took:.2f} s for {len(data)} bytes"
         assert len(json.dumps(parser.memory)) < MOST_MEMORY, seed
