@@ -19,7 +19,7 @@ from recovery.core.comment import expand_log_pattern
 from recovery.core.types import Phase, Signal, SignalKind
 from recovery.models import Attempt, LogFile
 from recovery.pipeline.log_files import LONGEST_PATH, METRICS_ROW, new_row, rows_before
-from recovery.pipeline.source_read import SourceRead, nothing, within_life
+from recovery.pipeline.source_read import MOST_SIGNALS, GoOn, SourceRead, always, nothing, within_life
 from recovery.sources.cursor import Cursor
 from recovery.sources.job_logs import read_log
 from recovery.sources.metrics_files import find_files, read_cycles, read_iteration
@@ -40,8 +40,8 @@ def that_measure(keys: Sequence[int]) -> set[int]:
     return set(Attempt.objects.filter(named, pk__in=keys).values_list("pk", flat=True))
 
 
-def read_metrics(attempt: Attempt, *, now: datetime) -> SourceRead:
-    """What the attempt's metrics files say since the last look."""
+def read_metrics(attempt: Attempt, *, now: datetime, go_on: GoOn = always) -> SourceRead:
+    """What the attempt's metrics files say since the last look; what there is no time for waits for the next."""
     _read_cycles(attempt)
     _begin_anew(attempt)
     pattern = _path(attempt, "metrics")
@@ -54,8 +54,11 @@ def read_metrics(attempt: Attempt, *, now: datetime) -> SourceRead:
     names = [_row_of(path) for path in found.paths]
     known = {row.path: row for row in LogFile.objects.filter(attempt=attempt, path__in=names)}
     before = rows_before(attempt, [name for name in names if name not in known])
-    reading = _Reading(attempt, now)
+    reading = _Reading(attempt, now, go_on)
     for path in found.paths:
+        if reading.moved and reading.is_full:
+            reading.more = True
+            break
         if path not in memory and len(memory) >= MOST_FILES:
             reading.trouble, reading.remedy = TOO_MANY, "Name fewer by `metrics`, or write on in the same."
             continue
@@ -74,13 +77,18 @@ def read_metrics(attempt: Attempt, *, now: datetime) -> SourceRead:
 class _Reading:
     """One look at all metrics files of an attempt."""
 
-    def __init__(self, attempt: Attempt, now: datetime) -> None:
+    def __init__(self, attempt: Attempt, now: datetime, go_on: GoOn) -> None:
         self._final = attempt.ended_at is not None
         self._now = now
+        self._go_on = go_on
         self.signals: list[Signal] = []
         self.moved: dict[str, LogFile] = {}  # by path
         self.more = False
         self.trouble = self.remedy = ""
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.signals) > MOST_SIGNALS or not self._go_on()
 
     def follow(self, path: str, row: LogFile, memory: metrics.Memory) -> None:
         if row._state.adding and row.offset:
@@ -103,6 +111,8 @@ class _Reading:
                 self.moved[row.path] = row
             if not got.more:
                 return
+            if self.is_full:
+                break
         self.more = True
 
     def done(self) -> None:

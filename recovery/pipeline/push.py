@@ -18,9 +18,9 @@ from django.db.models import QuerySet
 
 from recovery.core.pushed import LINES_PER_ROW, Wrong, read_row, signals_of
 from recovery.core.speech import duration
-from recovery.core.types import JobState, Phase, SignalKind
+from recovery.core.types import JobState, Phase, Signal, SignalKind
 from recovery.models import Attempt, PushBatch, PushSender, PushToken
-from recovery.pipeline.source_read import SourceRead, within_life
+from recovery.pipeline.source_read import MOST_SIGNALS, GoOn, SourceRead, always, within_life
 
 MOST_ROWS = 1000  # in one batch
 MOST_UNREAD_OF_ATTEMPT = 100  # batches that wait for ingest
@@ -161,21 +161,20 @@ def unread(attempt: Attempt) -> QuerySet[PushBatch]:
     return PushBatch.objects.filter(attempt=attempt, read_at=None).order_by("pk")
 
 
-def read_pushed(attempt: Attempt, *, now: datetime) -> SourceRead:
-    """What the attempt pushed since the last look."""
+def read_pushed(attempt: Attempt, *, now: datetime, go_on: GoOn = always) -> SourceRead:
+    """What the attempt pushed since the last look; what there is no time for waits for the next."""
     sender = PushSender.objects.filter(attempt=attempt).first()
     if sender is None:
         return SourceRead()
-    batches = list(unread(attempt)[: BATCHES_PER_LOOK + 1])
-    more, batches = len(batches) > BATCHES_PER_LOOK, batches[:BATCHES_PER_LOOK]
-    signals = tuple(
-        signal
-        for batch in batches
-        for index, row in enumerate(batch.rows)
-        for signal in signals_of(row, line=(batch.pk * MOST_ROWS + index) * LINES_PER_ROW)
-    )
-    signals = tuple(within_life(signals, attempt, now))
-    keys = [batch.pk for batch in batches]
+    found: list[Signal] = []
+    keys: list[int] = []
+    waiting = list(unread(attempt)[: BATCHES_PER_LOOK + 1])
+    for batch in waiting[:BATCHES_PER_LOOK]:
+        if keys and (len(found) > MOST_SIGNALS or not go_on()):
+            break
+        keys.append(batch.pk)
+        found += _said_in(batch)
+    signals, more = tuple(within_life(found, attempt, now)), len(keys) < len(waiting)
 
     def done() -> None:
         if keys:
@@ -192,6 +191,15 @@ def read_pushed(attempt: Attempt, *, now: datetime) -> SourceRead:
         trouble = f"It pushed its progress, and was last heard {duration(silent.total_seconds())} ago."
         remedy = "Check that its nodes reach the desk's address, and that its push token is still good (docs/push.md)."
     return SourceRead(signals=signals, sees=sees, trouble=trouble, remedy=remedy, more=more, done=done)
+
+
+def _said_in(batch: PushBatch) -> list[Signal]:
+    first = batch.pk * MOST_ROWS
+    return [
+        signal
+        for index, row in enumerate(batch.rows)
+        for signal in signals_of(row, line=(first + index) * LINES_PER_ROW)
+    ]
 
 
 def forget(*, now: datetime) -> None:

@@ -25,14 +25,13 @@ from recovery.core.phases import next_phase
 from recovery.core.types import JobState, Phase, Sample, Signal, SignalKind
 from recovery.models import Attempt, LogFile
 from recovery.pipeline.log_files import MOST_FOLLOWED, TOO_MANY, log_files, new_row, rows_before
-from recovery.pipeline.source_read import SourceRead, nothing
+from recovery.pipeline.source_read import MOST_SIGNALS, GoOn, SourceRead, always, nothing
 from recovery.sources.cursor import Cursor
 from recovery.sources.find_logs import FoundLog
 from recovery.sources.job_logs import LogRead, read_end, read_log
 from recovery.sources.marks import file_mark, is_absent
 
 PASSES = 16  # reads per file and look: a long backlog is worked off over several looks, others are not kept waiting
-MOST_SIGNALS = 20_000  # in one look, but for the last read: bounds memory, of many files that are nothing but progress
 LAST_WORDS = timedelta(seconds=2)  # after the end a line may still be on its way to the file
 CLOCKS = timedelta(seconds=5)  # a line this much older than the start was written by an earlier attempt
 LOOKS_S = 60.0  # between two looks nothing longer counts as watched: we may have been down
@@ -47,7 +46,7 @@ WHAT_IS_LOST = (
 ALL_RANKS = -1  # in the table, where a trainer reports for all of them
 
 ReadLog = Callable[..., LogRead]
-ReadSource = Callable[..., SourceRead]  # (attempt, *, now)
+ReadSource = Callable[..., SourceRead]  # (attempt, *, now, go_on)
 
 
 @dataclass(slots=True)
@@ -56,6 +55,7 @@ class Look:
 
     attempt: Attempt
     was_blind: str  # why it could not be observed before this look
+    go_on: GoOn = always
     signals: list[Signal] = field(default_factory=list)
     rows: list[LogFile] = field(default_factory=list)
     changed_rows: list[LogFile] = field(default_factory=list)  # to be stored: a position moved, or the row is new
@@ -98,12 +98,13 @@ def read_attempt(
     read: ReadLog = read_log,
     sources: tuple[ReadSource, ...] = (),
     own: OwnPattern | None = None,
+    go_on: GoOn = always,
 ) -> Look:
     """Read on where the last look stopped. `known`: the stored positions, by path; they are moved on.
 
-    `own`: the site's own pattern for progress.
+    `own`: the site's own pattern for progress. `go_on`: once it says no, what is left waits for the next look.
     """
-    look = Look(attempt=attempt, was_blind=attempt.blind_reason)
+    look = Look(attempt=attempt, was_blind=attempt.blind_reason, go_on=go_on)
     offset = now.astimezone(ZoneInfo(settings.LOG_TIME_ZONE)).utcoffset() or timedelta(0)
     read_by = partial(
         LogParser, utc_offset=offset, nodes=attempt.nodes, own=own, only=str(attempt.job.options.get("format", ""))
@@ -114,7 +115,7 @@ def read_attempt(
     left_out, room = files.left_out, MOST_FOLLOWED - len(known)
     earlier = rows_before(attempt, [path for path in files.paths if path not in known])
     for log in files.files:
-        if _is_full(look):
+        if look.changed_rows and _is_full(look):
             look.more = True
             break
         row = known.get(log.path)
@@ -134,14 +135,14 @@ def read_attempt(
     look.signals = _dated(_own(look), attempt, now)
     before = json.dumps(attempt.parser_memory) if sources else ""
     for source in sources:
-        _take_source(look, source(attempt, now=now))
+        _take_source(look, source(attempt, now=now, go_on=go_on))
     look.changed = bool(sources) and json.dumps(attempt.parser_memory) != before  # they remember things there too
     _update_attempt(look, now=now)
     return look
 
 
 def _is_full(look: Look) -> bool:
-    return len(look.signals) > MOST_SIGNALS
+    return len(look.signals) > MOST_SIGNALS or not look.go_on()
 
 
 def _note_folder(look: Look, row: LogFile, mark: str, *, error: str) -> None:

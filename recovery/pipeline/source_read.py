@@ -1,7 +1,7 @@
 """What a source of an attempt's progress hands to ingest, beside the job's log: pushed rows, metrics files.
 
-A source is a function `read(attempt, *, now) -> SourceRead`. Ingest stores the signals as it stores a log's, and calls
-`done` in the same transaction: a killed worker neither loses nor doubles a row.
+A source is a function `read(attempt, *, now, go_on) -> SourceRead`. Ingest stores the signals as it stores a log's, and
+calls `done` in the same transaction: a killed worker neither loses nor doubles a row.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from datetime import datetime, timedelta
 from recovery.core.types import Signal
 from recovery.models import Attempt
 
+GoOn = Callable[[], bool]  # whether a look has time for more: a worker is ended that outlives its lease
+
+MOST_SIGNALS = 20_000  # of one source in one look, but for its last read: bounds memory
 SKEW = timedelta(seconds=90)  # a time further outside of the attempt's life than this is not believed
+
+
+def always() -> bool:
+    """For who has all the time."""
+    return True
 
 
 def nothing() -> None:

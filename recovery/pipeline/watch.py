@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 BATCH = 100  # attempts that are looked at together
 MOST_SIGNALS = 5000  # that are kept in memory before they are stored
+READ_SHARE = 6  # of the lease: so long one attempt is read on in, and what is left waits for its next look
 JUDGED_AFTER = timedelta(seconds=30)  # a failure that was kept with an open case is looked at so often until that ends
 VANISHED = timedelta(hours=1)  # so long accounting is asked how a job ended that the controller forgot
 
@@ -148,7 +149,10 @@ class _Batch:
         yield some
 
     def _read_one(self, watched: _Watched, known: Mapping[str, LogFile], sources: tuple[ReadSource, ...]) -> None:
-        watched.look = read_attempt(watched.attempt, known, now=self.now, sources=sources, own=self.own)
+        enough = self.clock() + (self.until - self.now) / READ_SHARE
+        watched.look = read_attempt(
+            watched.attempt, known, now=self.now, sources=sources, own=self.own, go_on=lambda: self.clock() < enough
+        )
         carry_on(watched.look, held=watched.held, site=self.site, now=self.now)
         self._read.add(watched.attempt.pk)
 
