@@ -78,8 +78,7 @@ def read_log(
     copy = rotated.copied(path, cursor, roots=roots, setting=ROOTS_SETTING) if got.anew else None
     if copy is None:
         return got
-    rest = _read_one(copy[0], copy[1], roots=roots, most=most, final=True)
-    return replace(rest, more=True) if rest.read.data else replace(got, anew=False)
+    return _read_away(copy[0], path, copy[1], roots=roots, most=most, final=final)
 
 
 class _Most(NamedTuple):

@@ -140,6 +140,23 @@ def test_what_was_added_before_the_log_was_copied_away_and_emptied_is_read_in_th
     assert texts(read(log, third.cursor)) == ["five"]
 
 
+def test_of_two_copies_between_two_looks_the_second_is_read_where_the_first_has_nothing_new(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    got = read(log)
+    shutil.copy(log, log.with_name("job.out.2"))
+    os.truncate(log, 0)
+    append(log, b"two\n")
+    shutil.copy(log, log.with_name("job.out.1"))
+    os.truncate(log, 0)
+    append(log, b"three\n")
+    seen = []
+    for _ in range(3):
+        got = read(log, got.cursor)
+        seen += [(line.text, line.number) for line in got.lines]
+    assert seen == [("two", 1), ("three", 1)]
+    assert (got.more, got.anew) == (False, False)
+
+
 def test_of_several_rotations_between_two_looks_the_oldest_is_read_first(log: Path) -> None:
     log.write_bytes(b"one\n")
     got = read(log)
