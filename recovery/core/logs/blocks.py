@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from recovery.core.logs.marks import Mark, Memory, finite, step_of
+from recovery.core.logs.fields import inverse, number
+from recovery.core.logs.marks import Mark, Memory, step_of
 from recovery.core.types import SignalKind
 
 OPEN = "open"  # the key of a report that waits for lines; only then does a format want to see every line
@@ -23,7 +24,7 @@ def begin(memory: Memory, rule: str, step: int | None) -> None:
 
 
 def take(memory: Memory, name: str, value: str, uses: Mapping[str, str]) -> Mark | None:
-    """One line of the open report. `uses` says which names are wanted as what.
+    """One line of the open report. `uses` says which names are wanted as what: step, loss, …, or steps_per_s.
 
     Returns the report's mark where this line completes it.
     """
@@ -32,8 +33,10 @@ def take(memory: Memory, name: str, value: str, uses: Mapping[str, str]) -> Mark
     use = uses.get(name)
     if use == "step" and report["step"] is None:
         report["step"] = step_of(value) if value.isascii() and value.isdigit() else None
+    elif use == "steps_per_s":
+        report["step_time_s"] = inverse(number(value))
     elif use in _VALUES:
-        report[use] = finite(value.replace(",", ""))
+        report[use] = number(value)
     if report.get("given") or not _complete(memory, report, name):
         return None
     report["given"] = True

@@ -32,6 +32,7 @@ _USES = {
     "time/token": "tokens",
     "loss/train/total": "loss",
     "throughput/tokens_per_sec": "throughput",
+    "throughput/batches_per_sec": "steps_per_s",
 }
 _TABLE = (
     Says(

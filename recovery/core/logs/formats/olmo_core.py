@@ -28,6 +28,7 @@ _RESUMES = re.compile(r"Will resume training from step ([0-9]{1,10}),")
 _USES = {
     "train/CE loss": "loss",
     "throughput/device/TPS": "throughput",
+    "throughput/device/BPS": "steps_per_s",
     "throughput/total tokens": "tokens",
 }
 _PLACE = r"Saving checkpoint for step (?P<step>[0-9]{1,10}) to '(?P<path>[^']{1,400})'"
