@@ -41,11 +41,11 @@ NAMES: dict[str, tuple[str, ...]] = {
 _FIELD_OF = {name: field for field, names in NAMES.items() for name in names}
 _OTHER = re.compile(r"[^a-z0-9_]+")
 _TOLD = frozenset(SignalKind) - {SignalKind.FAILURE}
-MOST_COLUMNS = 500
 _MILLISECONDS = 10**11  # seconds since 1970 have fewer digits for the next three thousand years
 
-# JSON values only: it is stored between two looks. "columns" of a CSV file; "last" step; "again": steps up to it come
-# once more because the file was written anew, and lines without a time of their own would count twice.
+# JSON values only: it is stored between two looks. Of a CSV file "columns", where those that are read stand, and how
+# many "cells" a line has; "last" step; "again": steps up to it come once more because the file was written anew, and lines
+# without a time of their own would count twice.
 Memory = dict[str, Any]
 
 
@@ -109,23 +109,25 @@ def _json(text: str) -> dict[str, Any]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return _fields(found) if isinstance(found, dict) and len(found) <= MOST_COLUMNS else {}
+    return _fields(found) if isinstance(found, dict) else {}
 
 
 def _csv(text: str, memory: Memory) -> dict[str, Any]:
-    columns = memory.get("columns")
     separator = memory.get("separator") or _separator(text)
     try:
         cells = next(csv.reader([text.replace("\0", "")], delimiter=separator), [])
     except csv.Error:
         return {}
-    header = [_normal(cell) for cell in cells[:MOST_COLUMNS]]
+    columns: dict[str, int] = memory.get("columns", {})
+    row = _fields({name: cells[at] for name, at in columns.items()}) if len(cells) == memory.get("cells") else {}
+    if _number(row.get("step")) is not None:
+        return row  # whatever its other cells are called
+    header = [_normal(cell) for cell in cells]
     if any(_FIELD_OF.get(name) == "step" for name in header):
-        memory["columns"], memory["separator"] = header, separator
+        memory["columns"] = {name: at for at, name in enumerate(header) if name in _FIELD_OF}
+        memory["cells"], memory["separator"] = len(cells), separator
         return {}
-    if columns is None or len(cells) != len(columns):
-        return {}
-    return _fields(dict(zip(columns, cells, strict=True)))
+    return row
 
 
 def _separator(text: str) -> str:

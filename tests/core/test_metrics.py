@@ -40,6 +40,27 @@ def test_csv_columns_are_told_by_the_header_whatever_their_order() -> None:
     assert [(signal.step, signal.loss) for signal in signals] == [(10, 2.5), (20, None), (30, None)]
 
 
+def test_a_loggers_value_for_each_layer_hides_no_step() -> None:
+    layers = {f"grad_norm/layer.{number}.weight": 0.5 for number in range(1500)}
+    values = {**layers, "step": 10, "loss": 2.5}
+    in_json = read(json.dumps(values))
+    in_csv = read(",".join(values), ",".join(map(str, values.values())))
+    assert [(signal.step, signal.loss) for signal in (*in_json, *in_csv)] == [(10, 2.5), (10, 2.5)]
+
+
+def test_a_line_with_a_step_is_no_header_whatever_its_words() -> None:
+    signals = read("time,event,step,loss", ",step,10,2.5", ",step,20,2.25", ",save_durable,,")
+    assert [(s.kind, s.step, s.loss) for s in signals] == [
+        (SignalKind.PROGRESS, 10, 2.5), (SignalKind.PROGRESS, 20, 2.25), (SignalKind.SAVE_DURABLE, None, None),
+    ]  # fmt: skip
+
+
+def test_of_a_header_only_what_is_read_is_kept() -> None:
+    memory: dict[str, Any] = {}
+    read(",".join(["step", *("x" * 90 + str(number) for number in range(600)), *["train_loss"] * 5000]), memory=memory)
+    assert len(json.dumps(memory)) < 200
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_a_second_header_after_a_restart_begins_anew(separator: str) -> None:
     lines = [["step", "loss"], ["1", "2.5"], ["loss", "step"], ["1.5", "2"]]
