@@ -44,8 +44,8 @@ _TOLD = frozenset(SignalKind) - {SignalKind.FAILURE}
 _MILLISECONDS = 10**11  # seconds since 1970 have fewer digits for the next three thousand years
 
 # JSON values only: it is stored between two looks. Of a CSV file "columns", where those that are read stand, and how
-# many "cells" a line has; "last" step; "again": steps up to it come once more because the file was written anew, and lines
-# without a time of their own would count twice.
+# many "cells" a line has; "last" step; "again": steps up to it come once more because the file was written anew, and
+# lines without a time of their own would count twice.
 Memory = dict[str, Any]
 
 
