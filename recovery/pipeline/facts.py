@@ -39,6 +39,7 @@ from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
 from recovery.pipeline.measure_gpus import gpu_facts
 from recovery.pipeline.metrics_source import workers_started
+from recovery.pipeline.same_run import of_job, of_run
 from recovery.pipeline.subject import ended_by_us
 from recovery.selectors import current_policy
 
@@ -236,11 +237,14 @@ def _checkpoints(run: Run) -> tuple[CheckpointFact, ...]:
 
 
 def past_failures(incident: Incident, *, now: datetime) -> list[PastFailure]:
-    """Earlier incidents of the same run, oldest first."""
-    earlier = Incident.objects.filter(run=incident.run, detected_at__gte=now - HISTORY, pk__lt=incident.pk)
+    """Earlier incidents of the same run, oldest first; in a federation those on its other clusters count, too."""
+    job = incident.attempt.job
+    ours = of_run(job) | of_job(job, "attempt__job")
+    earlier = Incident.objects.filter(ours, detected_at__gte=now - HISTORY, pk__lt=incident.pk)
     stops = earlier.filter(kind__in=[kind for kind in FindingKind if kind.is_stop])
-    rows = stops.select_related("new_attempt").prefetch_related("actions").order_by("detected_at")
-    completed = Checkpoint.objects.filter(run=incident.run, state=CheckpointState.COMPLETE).exclude(completed_at=None)
+    rows = stops.select_related("new_attempt", "run").prefetch_related("actions").order_by("detected_at")
+    complete = Checkpoint.objects.filter(of_run(job), state=CheckpointState.COMPLETE)
+    completed = complete.exclude(completed_at=None)
     times = [(row.completed_at, row.step) for row in completed.only("completed_at", "step")]
     return [
         PastFailure(
@@ -249,7 +253,7 @@ def past_failures(incident: Incident, *, now: datetime) -> list[PastFailure]:
             step=row.failed_step,
             acted=any(action.called_at and ActionKind(action.kind).restarts for action in row.actions.all()),
             rule=str((row.diagnosis.get("first_failure") or {}).get("rule", "")),
-            nodes=_suspects(row),
+            nodes=_suspects(row) if row.run.cluster_id == incident.run.cluster_id else (),  # n1 here is not n1 there
             checkpoint_since=any(
                 at is not None and row.failed_at < at <= incident.failed_at and step > (row.expected_step or -1)
                 for at, step in times

@@ -13,8 +13,9 @@ from datetime import datetime
 from math import ceil
 
 from django.db import transaction
+from django.db.models import Q
 
-from recovery.core.types import SignalKind
+from recovery.core.types import JobState, SignalKind
 from recovery.models import Attempt, LogFile, Run
 from recovery.models import Sample as SampleRow
 from recovery.models import Signal as SignalRow
@@ -45,20 +46,29 @@ def superseded(attempts: Collection[Attempt]) -> set[int]:
 
 def _by_the_next_job(attempts: Collection[Attempt]) -> set[int]:
     """Those that ended, were read after that, and whose run's next job writes into the same file."""
-    over = [each for each in attempts if each.ended_at and each.read_at and each.read_at > each.ended_at + LAST_WORDS]
-    over = [each for each in over if each.job.stdout not in ("", "/dev/null")]
+    over = [each for each in attempts if _is_read(each) and each.job.stdout not in ("", "/dev/null")]
     if not over:
         return set()
     since = min(attempt.ended_at for attempt in over if attempt.ended_at)
-    runs = {attempt.job.run_id for attempt in over}
-    later = Attempt.objects.filter(job__run_id__in=runs, started_at__gte=since, job__stdout__in=_stdouts(over))
-    begun: dict[tuple[int, str], datetime] = {}
-    for run, stdout, at in later.values_list("job__run_id", "job__stdout", "started_at"):
-        begun[run, stdout] = max(at or since, begun.get((run, stdout), since))
-    newest = {attempt.pk: begun.get((attempt.job.run_id, attempt.job.stdout)) for attempt in over}
+    jobs = [attempt.job for attempt in over]
+    federations = {job.cluster.federation for job in jobs} - {""}
+    there = Q(job__run__key__in={job.run.key for job in jobs}, job__cluster__federation__in=federations)
+    ours = Q(job__run__in={job.run_id for job in jobs}) | (there if federations else Q())
+    later = Attempt.objects.filter(ours, started_at__gte=since, job__stdout__in=_stdouts(over))
+    begun: dict[tuple[object, str], datetime] = {}
+    for each in later.select_related(*Attempt.related):
+        begun[_file_of(each)] = max(each.started_at or since, begun.get(_file_of(each), since))
+    newest = {attempt.pk: begun.get(_file_of(attempt)) for attempt in over}
     return {
         attempt.pk for attempt in over if (at := newest[attempt.pk]) and attempt.ended_at and at >= attempt.ended_at
     }
+
+
+def _file_of(attempt: Attempt) -> tuple[object, str]:
+    """The output of the attempt's run: of the same run on all clusters of a federation."""
+    job = attempt.job
+    federation = job.cluster.federation
+    return (federation, job.run.key) if federation else job.run_id, job.stdout
 
 
 def _stdouts(attempts: Iterable[Attempt]) -> set[str]:
@@ -69,11 +79,18 @@ def _by_requeue(attempts: Iterable[Attempt]) -> set[int]:
     earlier = {attempt.job_id: attempt for attempt in attempts if attempt.job.restart_count > attempt.number}
     if not earlier:
         return set()
-    later = Attempt.objects.filter(job_id__in=earlier).exclude(started_at=None).values_list("job_id", "number")
+    begun, taken = ~Q(started_at=None), Q(state=JobState.REVOKED)  # here; on another cluster of the federation
+    later = Attempt.objects.filter(begun | taken, job_id__in=earlier).values_list("job_id", "number", "started_at")
     newest: dict[int, int] = {}
-    for job, number in later:
-        newest[job] = max(number, newest.get(job, number))
+    for job, number, started_at in later:
+        if started_at is not None or _is_read(earlier[job]):
+            newest[job] = max(number, newest.get(job, number))
     return {attempt.pk for attempt in earlier.values() if newest.get(attempt.job_id, -1) > attempt.number}
+
+
+def _is_read(attempt: Attempt) -> bool:
+    """Whether it ended, and was read after its last words."""
+    return bool(attempt.ended_at and attempt.read_at and attempt.read_at > attempt.ended_at + LAST_WORDS)
 
 
 def positions(keys: Sequence[int]) -> dict[int, dict[str, LogFile]]:

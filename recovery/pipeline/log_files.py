@@ -14,6 +14,7 @@ from recovery.core.log_patterns import log_pattern as named_log
 from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.policy import log_pattern
 from recovery.models import Attempt, Job, LogFile
+from recovery.pipeline.same_run import of_job, of_run
 from recovery.selectors import current_policy
 from recovery.sources.find_logs import MOST_ENTRIES, FoundLog, FoundLogs, find_logs
 
@@ -100,15 +101,16 @@ def new_row(attempt: Attempt, path: str, before: Mapping[str, LogFile]) -> LogFi
 def rows_before(attempt: Attempt, paths: Collection[str]) -> dict[str, LogFile]:
     """How far these files were read for whoever wrote into them before, by path; one query.
 
-    That is an earlier attempt of the job, or an earlier job of the run: with `--open-mode=append` it is one file.
+    That is an earlier attempt of the job, or an earlier job of the run: with `--open-mode=append` it is one file. In a
+    federation it may have been on another cluster.
     """
     if not paths or (attempt.number == 0 and attempt.read_at is not None):
         return {}
-    earlier = Q(attempt__job_id=attempt.job_id, attempt__number__lt=attempt.number)
+    earlier = of_job(attempt.job, "attempt__job") & Q(attempt__number__lt=attempt.number)
     if attempt.started_at is not None:
-        earlier |= Q(attempt__ended_at__lte=attempt.started_at)
+        earlier |= of_run(attempt.job, "attempt__job__run") & Q(attempt__ended_at__lte=attempt.started_at)
     names = [path[:LONGEST_PATH] for path in paths]
-    rows = LogFile.objects.filter(earlier, attempt__job__run_id=attempt.job.run_id, path__in=names)
+    rows = LogFile.objects.filter(earlier, path__in=names)
     return {row.path: row for row in rows.exclude(attempt=attempt).order_by("attempt__started_at", "attempt__number")}
 
 

@@ -12,6 +12,7 @@ from recovery.core.others import SOMEWHERE, OtherJob, chained, said_of, took_up
 from recovery.core.types import ActionKind, FindingKind, JobState
 from recovery.models import Action, Attempt, Incident, Job, Recommendation
 from recovery.pipeline.job_rows import new_job
+from recovery.pipeline.same_run import of_run
 from recovery.pipeline.store_runs import run_key
 from recovery.pipeline.subject import MARK, subject_of
 from recovery.slurm.base import ENDED_ELSEWHERE, JobRecord
@@ -22,7 +23,7 @@ def in_picture(incident: Incident, job: Job) -> list[OtherJob]:
 
     In a federation also those of the run by the same key on its other clusters.
     """
-    rows = Job.objects.filter(_of_run(incident, job), vanished_at=None, state__in=SOMEWHERE).exclude(pk=job.pk)
+    rows = Job.objects.filter(of_run(job), vanished_at=None, state__in=SOMEWHERE).exclude(pk=job.pk)
     jobs = list(rows.order_by("first_submitted_at", "pk"))
     if not jobs:
         return []
@@ -47,12 +48,6 @@ def _started_at(attempt: Attempt) -> datetime | None:
 def _is_over(job: Job) -> bool:
     """Of one that another cluster of the federation had: the record of it goes with it."""
     return job.state == JobState.REVOKED and (job.state_reason == ENDED_ELSEWHERE or not job.listed)
-
-
-def _of_run(incident: Incident, job: Job) -> Q:
-    own = Q(run=incident.run_id)
-    federation = job.cluster.federation
-    return own | Q(run__key=incident.run.key, run__cluster__federation=federation) if federation else own
 
 
 def in_records(action: Action, job: Job, records: Iterable[JobRecord]) -> list[OtherJob]:
