@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from recovery.core.source_options import Source, active, every_s
-from recovery.models import Cluster, PushBatch, Reading, SourceHealth
+from recovery.models import Cluster, Reading, SourceHealth
 from recovery.pipeline import kernel_events, measure_gpus, push
 from recovery.pipeline.leasing import Clock, with_lease
 from recovery.sources.http_get import Trouble
@@ -118,4 +118,4 @@ def forget(*, now: datetime, most: int = 50_000) -> int:
 
 def waiting() -> int:
     """Batches that nobody has read yet."""
-    return PushBatch.objects.filter(read_at=None).count()
+    return push.waiting().count()

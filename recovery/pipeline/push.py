@@ -116,7 +116,7 @@ def _check_room(attempt: Attempt) -> None:
     if own >= MOST_UNREAD_OF_ATTEMPT:
         message = f"{own} batches of this attempt wait to be read. Send fewer, larger batches."
         raise Refused("too_many", message, retry_after_s=SOON_S)
-    if PushBatch.objects.filter(read_at=None)[:MOST_UNREAD].count() >= MOST_UNREAD:
+    if waiting()[:MOST_UNREAD].count() >= MOST_UNREAD:
         raise Refused("too_many", "Workers can't keep up with what is pushed.", retry_after_s=LATER_S)
 
 
@@ -159,6 +159,11 @@ def _heard(attempt: Attempt, batch: Batch, rows: Sequence[Mapping[str, Any]], *,
 
 def unread(attempt: Attempt) -> QuerySet[PushBatch]:
     return PushBatch.objects.filter(attempt=attempt, read_at=None).order_by("pk")
+
+
+def waiting() -> QuerySet[PushBatch]:
+    """What somebody will read yet: what an attempt left behind that is closed, nobody does."""
+    return PushBatch.objects.filter(read_at=None, attempt__closed_at=None)
 
 
 def read_pushed(attempt: Attempt, *, now: datetime, go_on: GoOn = always) -> SourceRead:

@@ -20,7 +20,7 @@ from recovery.api import push_tokens
 from recovery.core.pushed import Wrong, read_row, signals_of
 from recovery.core.types import SignalKind
 from recovery.models import Attempt, Cluster, Job, PushBatch, PushSender, PushToken
-from recovery.pipeline import push
+from recovery.pipeline import measure, push
 from tests.api.conftest import Answer, Api, with_token
 from tests.factories import make_attempt, make_cluster, make_job, make_token
 
@@ -250,6 +250,18 @@ def test_what_workers_have_not_read_is_back_pressure(
     assert send(pusher, {"step": 1}, batch="c").status == 200
     monkeypatch.setattr(push, "MOST_UNREAD", 1)
     assert send(pusher, {"step": 1}, batch="d").headers["Retry-After"] == "30"
+
+
+def test_what_an_attempt_left_unread_holds_up_no_other(
+    pusher: Api, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert send(pusher, {"step": 1}, batch="left").status == 200
+    monkeypatch.setattr(push, "MOST_UNREAD", 1)
+    assert send(pusher, {"step": 2}, batch="waits").status == 429
+    left = make_attempt(job=make_job(cluster=attempt.job.cluster, job_id="77"), closed_at=timezone.now())
+    attempt.pushed.update(attempt=left)
+    assert measure.waiting() == 0
+    assert send(pusher, {"step": 2}, batch="waits").status == 200
 
 
 def test_each_token_has_a_ceiling_of_its_own(pusher: Api, attempt: Attempt, admin: User, settings: Any) -> None:
