@@ -115,7 +115,7 @@ def _ours(section: Mapping[str, Any]) -> CommentOptions:
         log=_logs(section),
         format=_format(section),
         labels=_labels(section),
-        **{key: _path(section, key) for key in _PATHS},
+        **{key: _path(section, key) for key in _PATHS} | {"metrics": _metrics(section)},
         error=" ".join(unknown[:3]),
     )
 
@@ -183,6 +183,15 @@ def _logs(section: Mapping[str, Any]) -> tuple[str, ...]:
     if not value or len(value) > MAX_LOGS:
         raise _Wrong(f'"recovery": log must be a path or a list of 1 to {MAX_LOGS} paths, not {_show(value)}.')
     return tuple(dict.fromkeys(_path({"log": each}, "log") for each in value if each is not None))
+
+
+def _metrics(section: Mapping[str, Any]) -> str:
+    value = _path(section, "metrics")
+    if any(char in value.rpartition("/")[0] for char in "*?["):
+        raise _Wrong(
+            f'"recovery": metrics may have wildcards in the file name only, %x, %j and %u anywhere, not {_show(value)}.'
+        )
+    return value
 
 
 def _format(section: Mapping[str, Any]) -> str:

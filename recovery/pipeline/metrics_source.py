@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from recovery.core import metrics
+from recovery.core.blindness import LATE_LOG
 from recovery.core.comment import expand_log_pattern
 from recovery.core.types import Phase, Signal, SignalKind
 from recovery.models import Attempt, LogFile
@@ -22,7 +23,7 @@ from recovery.pipeline.log_files import LONGEST_PATH, METRICS_ROW, new_row, rows
 from recovery.pipeline.source_read import MOST_SIGNALS, GoOn, SourceRead, always, nothing, within_life
 from recovery.sources.cursor import Cursor
 from recovery.sources.job_logs import read_log
-from recovery.sources.metrics_files import find_files, read_cycles, read_iteration
+from recovery.sources.metrics_files import Iteration, find_files, read_cycles, read_iteration
 
 KEYS = ("metrics", "nvrx_iteration_file", "nvrx_cycle_dir")
 MEMORY = "metrics"  # within what the parser of the attempt remembers
@@ -42,31 +43,15 @@ def that_measure(keys: Sequence[int]) -> set[int]:
 
 def read_metrics(attempt: Attempt, *, now: datetime, go_on: GoOn = always) -> SourceRead:
     """What the attempt's metrics files say since the last look; what there is no time for waits for the next."""
-    _read_cycles(attempt)
-    _begin_anew(attempt)
-    pattern = _path(attempt, "metrics")
-    memory: dict[str, Any] = attempt.parser_memory.setdefault(MEMORY, {})
-    if not pattern:
-        return SourceRead(signals=tuple(_nvrx(attempt, memory)))
-    found = find_files(pattern, roots=settings.LOG_ROOTS)
-    if found.error:
-        return SourceRead(signals=tuple(_nvrx(attempt, memory)), trouble=found.error, remedy=found.remedy)
-    names = [_row_of(path) for path in found.paths]
-    known = {row.path: row for row in LogFile.objects.filter(attempt=attempt, path__in=names)}
-    before = rows_before(attempt, [name for name in names if name not in known])
     reading = _Reading(attempt, now, go_on)
-    for path in found.paths:
-        if reading.moved and reading.is_full:
-            reading.more = True
-            break
-        if path not in memory and len(memory) >= MOST_FILES:
-            reading.trouble, reading.remedy = TOO_MANY, "Name fewer by `metrics`, or write on in the same."
-            continue
-        name = _row_of(path)
-        reading.follow(path, known.get(name) or new_row(attempt, name, before), memory.setdefault(path[:1000], {}))
+    reading.look_at_cycles()
+    _begin_anew(attempt)
+    reading.follow_all(_path(attempt, "metrics"))
+    signals = (*within_life(reading.signals, attempt, now), *reading.iteration())
+    reading.note_troubles()
     return SourceRead(
-        signals=(*within_life(reading.signals, attempt, now), *_nvrx(attempt, memory)),
-        sees=bool(memory) and any("last" in each for each in memory.values() if isinstance(each, dict)),
+        signals=signals,
+        sees=reading.sees,
         trouble=reading.trouble,
         remedy=reading.remedy,
         more=reading.more,
@@ -75,34 +60,59 @@ def read_metrics(attempt: Attempt, *, now: datetime, go_on: GoOn = always) -> So
 
 
 class _Reading:
-    """One look at all metrics files of an attempt."""
+    """One look at all metrics files of an attempt, and at what NVRx writes."""
 
     def __init__(self, attempt: Attempt, now: datetime, go_on: GoOn) -> None:
-        self._final = attempt.ended_at is not None
+        self._attempt = attempt
         self._now = now
         self._go_on = go_on
+        self._memory: dict[str, Any] = attempt.parser_memory.setdefault(MEMORY, {})
+        self._known = {row.path: row for row in LogFile.objects.filter(attempt=attempt, path__startswith=METRICS_ROW)}
+        self._troubles: dict[str, str] = {}  # sentences, by path
         self.signals: list[Signal] = []
         self.moved: dict[str, LogFile] = {}  # by path
-        self.more = False
+        self.more = self.sees = False
         self.trouble = self.remedy = ""
 
     @property
     def is_full(self) -> bool:
         return len(self.signals) > MOST_SIGNALS or not self._go_on()
 
-    def follow(self, path: str, row: LogFile, memory: metrics.Memory) -> None:
+    def follow_all(self, pattern: str) -> None:
+        if not pattern:
+            return
+        found = find_files(pattern, roots=settings.LOG_ROOTS)
+        if found.error:
+            self._refused(pattern, found.error, found.remedy)
+        elif not found.paths:
+            self._not_there(pattern, "metrics")
+        names = [_row_of(path) for path in found.paths]
+        before = rows_before(self._attempt, [name for name in names if name not in self._known])
+        for path in found.paths:
+            if self.moved and self.is_full:
+                self.more = True
+                break
+            if path not in self._memory and len(self._memory) >= MOST_FILES:
+                self.trouble, self.remedy = TOO_MANY, "Name fewer by `metrics`, or write on in the same."
+                continue
+            row = self._known.get(_row_of(path)) or new_row(self._attempt, _row_of(path), before)
+            self._follow(path, row, self._memory.setdefault(path[:1000], {}))
+
+    def _follow(self, path: str, row: LogFile, memory: metrics.Memory) -> None:
         if row._state.adding and row.offset:
             _learn_columns(path, memory)
         for _ in range(PASSES):
             cursor = Cursor(inode=row.inode, offset=row.offset, line=row.line, head=row.head)
-            got = read_log(path, cursor, roots=settings.LOG_ROOTS, final=self._final)
-            if got.error or got.missing:
-                self.trouble, self.remedy = got.error, got.remedy
-                return
+            got = read_log(path, cursor, roots=settings.LOG_ROOTS, final=self._attempt.ended_at is not None)
+            if got.error:
+                return self._refused(path, got.error, got.remedy)
+            if got.missing:
+                return self._gone(path) if "last" in memory else self._not_there(path, "metrics")
             lines = got.lines
             if cursor.offset and lines and lines[0].offset < cursor.offset:
                 metrics.written_anew(memory)
             self.signals += [signal for line in lines for signal in metrics.feed(line, memory)]
+            self.sees = self.sees or "last" in memory
             at = got.cursor
             if at != cursor:
                 row.inode, row.offset, row.line, row.head, row.grew_at = (
@@ -110,10 +120,60 @@ class _Reading:
                 )  # fmt: skip
                 self.moved[row.path] = row
             if not got.more:
-                return
+                return None
             if self.is_full:
                 break
         self.more = True
+        return None
+
+    def look_at_cycles(self) -> None:
+        if folder := _path(self._attempt, "nvrx_cycle_dir"):
+            job_id, number = self._attempt.job.job_id.partition("_")[0], self._attempt.number
+            since = self._attempt.started_at
+            found = read_cycles(folder, job_id=job_id, attempt=number, since=since, roots=settings.LOG_ROOTS)
+            self._memory["cycles"] = [
+                _as_json(cycle.number, cycle.started_at, cycle.ended_at, cycle.nodes) for cycle in found.cycles
+            ]
+            self._note(folder, found.error)
+            if found.missing:
+                self._not_there(folder, "nvrx_cycle_dir")
+
+    def iteration(self) -> list[Signal]:
+        path = _path(self._attempt, "nvrx_iteration_file")
+        told = read_iteration(path, roots=settings.LOG_ROOTS) if path else None
+        if told is None:
+            return []
+        self._note(path, told.error)
+        if not told.error and told.written_at is None:
+            self._not_there(path, "nvrx_iteration_file")
+        return _newer(self._attempt, path, told, self._memory)
+
+    def _refused(self, path: str, error: str, remedy: str) -> None:
+        self.trouble, self.remedy = error, remedy
+        self._note(path, error)
+
+    def _gone(self, path: str) -> None:
+        self._refused(path, f"The metrics file {path[:200]} is gone.", "Write on in it, or mount its file system here.")
+
+    def _not_there(self, path: str, key: str) -> None:
+        """Who named it himself is told; a name for every job of a cluster may be none of this one's."""
+        begun = self._attempt.started_at or self._now
+        if self._attempt.job.options.get(key) and self._now - begun > LATE_LOG:
+            self._note(path, f"It does not exist, more than {int(LATE_LOG.total_seconds())} s after the start.")
+
+    def _note(self, path: str, error: str) -> None:
+        if error:
+            self._troubles[_row_of(path)] = error[:300]
+
+    def note_troubles(self) -> None:
+        """The rows whose trouble came or went are stored with those that moved; the run's page shows them."""
+        for path in self._troubles.keys() - self._known.keys() - self.moved.keys():
+            self.moved[path] = LogFile(attempt=self._attempt, path=path)
+        for row in (*self._known.values(), *self.moved.values()):
+            trouble = self._troubles.get(row.path, "")
+            if row.error != trouble:
+                row.error = trouble
+                self.moved[row.path] = row
 
     def done(self) -> None:
         for row in self.moved.values():
@@ -146,15 +206,6 @@ def _path(attempt: Attempt, key: str) -> str:
 # --- NVRx -------------------------------------------------------------------------------------------------------------
 
 
-def _read_cycles(attempt: Attempt) -> None:
-    if folder := _path(attempt, "nvrx_cycle_dir"):
-        job_id, number = attempt.job.job_id.partition("_")[0], attempt.number
-        since = attempt.started_at
-        cycles = read_cycles(folder, job_id=job_id, attempt=number, since=since, roots=settings.LOG_ROOTS)
-        memory = attempt.parser_memory.setdefault(MEMORY, {})
-        memory["cycles"] = [_as_json(cycle.number, cycle.started_at, cycle.ended_at, cycle.nodes) for cycle in cycles]
-
-
 def workers_started(attempt: Attempt) -> datetime | None:
     """When the workers were last started anew within the attempt, by NVRx's word; None: never, or it can't be true."""
     cycles = attempt.parser_memory.get(MEMORY, {}).get("cycles", ())
@@ -171,11 +222,9 @@ def _begin_anew(attempt: Attempt) -> None:
         attempt.phase, attempt.phase_since = Phase.FIRST_STEP, at
 
 
-def _nvrx(attempt: Attempt, memory: dict[str, Any]) -> list[Signal]:
+def _newer(attempt: Attempt, path: str, told: Iteration, memory: dict[str, Any]) -> list[Signal]:
     """A newer number in the checkpoint iteration file is the trainer's word that a save is finished."""
-    path = _path(attempt, "nvrx_iteration_file")
-    told = read_iteration(path, roots=settings.LOG_ROOTS) if path else None
-    if told is None or told.step is None or told.written_at is None or told.step == memory.get("iteration"):
+    if told.step is None or told.written_at is None or told.step == memory.get("iteration"):
         return []
     memory["iteration"] = told.step
     if attempt.started_at is None or told.written_at < attempt.started_at:

@@ -65,8 +65,9 @@ class Look:
     goes_on: bool = False  # a file that somebody before had written into
     sees: bool = False
     missing: str = ""
-    trouble: str = ""
+    trouble: str = ""  # of the logs
     remedy: str = ""
+    beside: tuple[str, str] = ("", "")  # trouble and remedy of another source
     changed: bool = False  # columns of the attempt other than when it was read
     blind_until: datetime | None = None  # when blindness can change although nothing new is read
 
@@ -218,8 +219,8 @@ def _take_source(look: Look, told: SourceRead) -> None:
     look.more = look.more or told.more
     if told.done is not nothing:
         look.done.append(told.done)
-    if told.trouble and not look.trouble:
-        look.trouble, look.remedy = told.trouble, told.remedy
+    if told.trouble and not look.beside[0]:
+        look.beside = (told.trouble, told.remedy)
 
 
 def _own(look: Look) -> list[Signal]:
@@ -351,12 +352,25 @@ def _goes_back(attempt: Attempt, step: int) -> None:
 
 
 def _blindness(look: Look, *, now: datetime) -> tuple[str, str]:
-    """Why the attempt can't be observed and what would help; two empty strings where it can."""
-    attempt = look.attempt
+    """Why the attempt can't be observed and what would help; two empty strings where it can.
+
+    That another source can't tell matters where the logs tell of no step either: because it told of them so far, or
+    because nobody can.
+    """
     if look.sees:
         return "", ""
+    reason, remedy = _of_the_logs(look, now=now)
+    attempt, (beside, help_beside) = look.attempt, look.beside
+    log_tells = LOGS in attempt.places.get(REACHED, {})
+    if beside and not look.trouble and not log_tells and (reason or attempt.last_step is not None):
+        reason, remedy = beside, help_beside
+    return reason[:300], remedy[:300]
+
+
+def _of_the_logs(look: Look, *, now: datetime) -> tuple[str, str]:
+    attempt = look.attempt
     if JobState(attempt.state) is not JobState.RUNNING:
-        return look.trouble[:300], look.remedy[:300]
+        return look.trouble, look.remedy
     sight = Sight(
         now=now,
         started_at=attempt.started_at or now,
@@ -371,5 +385,4 @@ def _blindness(look: Look, *, now: datetime) -> tuple[str, str]:
         advice=heard.advice(attempt.parser_memory),
     )
     look.blind_until = next_change(sight)
-    reason, remedy = blindness(sight)
-    return reason[:300], remedy[:300]
+    return blindness(sight)

@@ -46,16 +46,20 @@ class Cycle:
     nodes: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cycles:
+    """In order; empty where there are none (yet). `error`: why the folder can't be read. `missing`: there is none."""
+
+    cycles: tuple[Cycle, ...] = ()
+    error: str = ""
+    missing: bool = False
+
+
 def find_files(pattern: str, *, roots: Sequence[str]) -> Found:
-    """The regular files that `pattern` names, by name; wildcards (* ? [ ]) in the file name only, newest 64."""
+    """The last 64 regular files that `pattern` names, by name; a wildcard (* ? [ ]) in a folder stands for itself."""
     folder, _, name = pattern.rpartition("/")
     if not any(char in name for char in "*?["):
         return Found(paths=(pattern,))
-    if any(char in folder for char in "*?["):
-        return Found(
-            error=f"The pattern {pattern[:110]} has a wildcard in a folder's name.",
-            remedy="Write wildcards into the file name only; %x, %j and %u may stand anywhere.",
-        )
     try:
         names = _names(folder, roots)
     except NotThere:
@@ -100,16 +104,18 @@ def read_iteration(path: str, *, roots: Sequence[str]) -> Iteration:
 
 def read_cycles(
     folder: str, *, job_id: str, attempt: int, since: datetime | None, roots: Sequence[str], newest: int = 20
-) -> tuple[Cycle, ...]:
-    """The newest cycles of one attempt, in order; empty where there are none or they can't be read.
+) -> Cycles:
+    """The newest cycles of one attempt.
 
     NVRx takes the attempt's number from a variable that Slurm doesn't set, so after a requeue it begins again with 0:
     unless files have the right number, those count that began `since` the attempt did.
     """
     try:
         names = _names(folder, roots)
-    except (NotThere, Refused):
-        return ()
+    except NotThere:
+        return Cycles(missing=True)
+    except Refused as refused:
+        return Cycles(error=refused.sentence)
     found = [match for match in map(_CYCLE.fullmatch, names) if match and match["job"] == job_id]
     own = [match for match in found if int(match["attempt"]) == attempt]
     wanted = own or [match for match in found if int(match["attempt"]) == 0]
@@ -121,7 +127,7 @@ def read_cycles(
             cycles.append(cycle)
         if len(cycles) >= newest:
             break
-    return tuple(reversed(cycles))
+    return Cycles(cycles=tuple(reversed(cycles)))
 
 
 def _began(cycle: Cycle, since: datetime | None) -> bool:
