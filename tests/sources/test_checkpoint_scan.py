@@ -15,8 +15,8 @@ from recovery.core.checkpoints import settle
 from recovery.core.types import CheckpointState
 from recovery.sources import checkpoints
 from recovery.sources.beneath import Refused
+from recovery.sources.checkpoints import LONGEST_FOLDER, scan_checkpoints
 from recovery.sources.checkpoints import listing as listing_module
-from recovery.sources.checkpoints import scan_checkpoints
 from recovery.sources.checkpoints.layouts import LAYOUTS
 from recovery.sources.checkpoints.listing import FileFact, Listing
 from recovery.sources.checkpoints.rules import Tracker
@@ -264,6 +264,24 @@ def test_names_that_are_no_text_are_shown_harmlessly(folder: Path) -> None:
     assert each.state is CheckpointState.TORN
     each.detail.encode()
     assert each.detail.isprintable()
+
+
+def test_a_checkpoint_whose_name_no_database_keeps_is_passed_over(folder: Path) -> None:
+    for name in (b"epoch=1-step=5.ckpt", b"\xff-step=6.ckpt", b"a\nb-step=7.ckpt", b"\xe2\x80\xae-step=8.ckpt"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_bytes(b"PK")
+    assert [each.step for each in scan(folder).looks] == [5]
+    (folder / "epoch=1-step=5.ckpt").unlink()
+    assert scan(folder).error  # not as if there were none
+
+
+def test_a_path_that_no_database_keeps_is_refused_with_a_remedy(folder: Path) -> None:
+    while len(str(folder)) < LONGEST_FOLDER:
+        folder /= "x" * 200
+    folder.mkdir(parents=True)
+    legacy(folder, 5)
+    got = scan(folder)
+    assert (got.looks, got.remedy) == ((), "Save below a shorter path.")
+    assert "more than 700 characters" in got.error
 
 
 def test_no_descriptor_is_left_open(folder: Path) -> None:

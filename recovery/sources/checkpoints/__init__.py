@@ -25,6 +25,7 @@ ROOTS_SETTING = "RECOVERY_CHECKPOINT_ROOTS"
 MOST_ENTRIES = 100_000  # names in the folder itself that are looked at
 MOST_FILES = 60_000  # files whose size is asked for in one scan
 DETAIL_CHARS = 300
+LONGEST_FOLDER = 700  # characters: with any name in it a path has no more than the 1000 that the table holds
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -70,6 +71,11 @@ def _failed(refused: Refused) -> FolderScan:
 
 
 def _scan(at: int, directory: str, roots: Sequence[str], newest: int, settled: Mapping[str, str]) -> FolderScan:
+    if len(directory) > LONGEST_FOLDER:
+        sentence = (
+            f"The path {show(directory)} has more than {LONGEST_FOLDER} characters, so nothing of it can be kept."
+        )
+        raise Refused(sentence, "Save below a shorter path.")
     with os.scandir(at) as entries:
         names = [entry.name for entry in islice(entries, MOST_ENTRIES)]
     layout = _layout_of(names)
@@ -113,7 +119,7 @@ def _found(layout: Layout, names: Sequence[str]) -> list[_Found]:
     found: dict[tuple[int, str], _Found] = {}
     for name in sorted(names):
         step = layout.step_of(name)
-        if step is not None:
+        if step is not None and name.isprintable():  # else no database keeps it
             key = layout.key(name)
             found.setdefault((step, key), _Found(step=step, key=key, names=[])).names.append(name)
     return list(found.values())
