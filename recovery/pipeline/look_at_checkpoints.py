@@ -1,7 +1,7 @@
 """Part of ingest: the checkpoint folder of a run, as rows.
 
 A checkpoint is complete when two looks, a pass apart, found the same complete structure. Where the folder can't be
-read or its layout is not recognised, the trainer's own word counts and is marked as such.
+read, is not there or its layout is not recognised, the trainer's own word counts and is marked as such.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recovery.models import Attempt, Checkpoint, Run
 from recovery.models import Signal as SignalRow
 from recovery.models.progress import WORD_PATH
 from recovery.pipeline.foresee import ELSEWHERE, foresee_checkpoints
-from recovery.sources.checkpoints import FolderScan, scan_checkpoints
+from recovery.sources.checkpoints import LONGEST_FOLDER, FolderScan, scan_checkpoints
 from recovery.sources.marks import NONE as NO_FOLDER
 from recovery.sources.marks import folder_mark
 
@@ -30,6 +30,10 @@ KNOWN = 2 * NEWEST  # rows of a run that a look needs: those of the folder's new
 REMOVED = "Removed since, by the run's own rotation or by somebody."
 SAY_AGAIN = timedelta(minutes=1)  # so often it is stored that nothing has changed
 TRACKER = "tracker"  # in an attempt's places: noted at the first look at its folder
+FOLDER = "folder"  # likewise: why its folder could not be judged when it was last looked into
+NOT_THERE = (
+    "It is not there. If the job has saved, mount its file system on the desk's host too, or correct checkpoint_dir."
+)
 BY_WORD = "By the trainer's own word. "
 LOOK_AGAIN = timedelta(minutes=10)  # so often also into a folder that seems unchanged: parts of old ones may be damaged
 STILL_WRITTEN = timedelta(hours=1)  # so long a checkpoint that is not whole is looked at in each pass
@@ -58,9 +62,11 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
     known = {row.path: row for row in there[:KNOWN]}
     found = scan(folder, roots=settings.CHECKPOINT_ROOTS, newest=NEWEST, settled=_settled(known))
     _note_tracker(attempt, found, now=now)
-    if found.error:
+    trouble = f"{found.error} {found.remedy}" if found.error else NOT_THERE if _never_seen(run, found) else ""
+    _note_trouble(attempt, trouble)
+    if trouble:
         _note_folder(run, mark, now=now)
-        return _take_the_word(attempt, run, f"{found.error} {found.remedy}", now=now)
+        return _take_the_word(attempt, run, trouble, now=now)
     known |= _beyond(run, found, known)
     with transaction.atomic():
         _store(attempt, run, found, known, now=now)
@@ -78,6 +84,18 @@ def still_complete(row: Checkpoint) -> bool:
     if look is None:
         return bool(found.error) or not found.whole
     return look.state is CheckpointState.COMPLETE and row.fingerprint in ("", look.fingerprint)
+
+
+def _never_seen(run: Run, found: FolderScan) -> bool:
+    """Whether the folder is not there and never was: the desk's host may not have that file system at all."""
+    return found.missing and not Checkpoint.objects.filter(run=run).exclude(path__contains=WORD_PATH).exists()
+
+
+def _note_trouble(attempt: Attempt, trouble: str) -> None:
+    """For the run's page."""
+    if trouble != attempt.places.get(FOLDER, ""):
+        attempt.places[FOLDER] = trouble[:500]
+        attempt.save(update_fields=["places"])
 
 
 def _beyond(run: Run, found: FolderScan, known: Mapping[str, Checkpoint]) -> dict[str, Checkpoint]:
@@ -236,7 +254,7 @@ def _take_the_word(attempt: Attempt, run: Run, trouble: str, *, now: datetime) -
         if signal.step is None:
             continue
         Checkpoint.objects.get_or_create(
-            run=run, path=f"{signal.path or run.checkpoint_dir}{WORD_PATH}{signal.step}",
+            run=run, path=f"{(signal.path or run.checkpoint_dir)[:LONGEST_FOLDER]}{WORD_PATH}{signal.step}",
             defaults={
                 "attempt": attempt, "step": signal.step, "state": CheckpointState.COMPLETE,
                 "detail": (BY_WORD + trouble)[:300], "first_seen_at": signal.at, "completed_at": signal.at,

@@ -138,7 +138,15 @@ def test_what_threatens_the_next_checkpoint_stands_on_top_of_the_run(read: Read)
 
 
 def test_a_run_without_checkpoints_says_where_they_are_looked_for(read: Read) -> None:
-    assert "RECOVERY_CHECKPOINT_ROOTS" in read(f"/runs/{make_run().pk}/")
+    run = make_run(checkpoint_dir="/ckpt/llama")
+    page = f"/runs/{run.pk}/"
+    assert "It was not looked into yet." in read(page)
+    attempt = make_attempt(job=make_job(run=run), read_at=ago(1))
+    assert 'We look in <span class="mono">/ckpt/llama</span>. It has none so far.' in read(page)
+    attempt.places = {"folder": "/ckpt/llama lies outside. Add it to RECOVERY_CHECKPOINT_ROOTS."}
+    attempt.save(update_fields=["places"])
+    assert "/ckpt/llama</span>. /ckpt/llama lies outside. Add it to RECOVERY_CHECKPOINT_ROOTS." in read(page)
+    assert "none so far" not in read(page)
     assert "checkpoint_dir" in read(f"/runs/{make_run(checkpoint_dir='').pk}/")
 
 
@@ -254,3 +262,13 @@ def test_an_incident_in_each_state_is_on_its_runs_page(read: Read) -> None:
     make_incident(attempt=attempt, state=IncidentState.CLOSED, headline="an old case.")
     assert "an old case." in read(f"/runs/{run.pk}/")
     assert "an old case." in read(f"/jobs/{attempt.job_id}/")
+
+
+def test_a_checkpoint_by_word_is_shown_where_it_was_said_to_be(read: Read) -> None:
+    run = make_run()
+    make_checkpoint(run=run, step=20, path="#step-20")
+    make_checkpoint(run=run, step=40, path="/ckpt/llama#step-40")
+    page = read(f"/runs/{run.pk}/")
+    assert "#step-" not in page
+    assert '<td class="mono full">not told</td>' in page
+    assert '<td class="mono full">/ckpt/llama</td>' in page

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from pytest_django import Settings
+
 from recovery.core.types import CheckpointState
 from recovery.models import Checkpoint, Run
 from recovery.pipeline.foresee import ELSEWHERE, history_of
-from recovery.pipeline.look_at_checkpoints import LOOK_AGAIN, look_at_checkpoints
+from recovery.pipeline.look_at_checkpoints import FOLDER, LOOK_AGAIN, NOT_THERE, look_at_checkpoints
 from tests.pipeline.conftest import Desk
 
 
@@ -35,11 +37,56 @@ def test_a_layout_that_is_not_recognised_leaves_the_trainers_word(desk: Desk) ->
     assert "checkpoint_dir" in row.detail
 
 
+def test_the_word_counts_however_long_the_path_is(desk: Desk) -> None:
+    desk.checkpoints = desk.folder / "/".join(["x" * 200] * 4)
+    train(desk)
+    save_by_word(desk, 10)
+    desk.tick(times=2)
+    row = Checkpoint.objects.get()
+    assert (row.step, row.state, len(row.path) <= 1000) == (10, CheckpointState.COMPLETE, True)
+    assert "characters" in row.detail
+
+
 def test_a_folder_without_a_word_has_no_checkpoint(desk: Desk) -> None:
     train(desk)
     (desk.checkpoints / "weights_of_ten.npz").write_bytes(b"1")
     desk.tick(times=2)
     assert not Checkpoint.objects.exists()
+
+
+def test_a_folder_that_is_not_there_leaves_the_trainers_word(desk: Desk) -> None:
+    """Its file system may not be mounted where the desk runs: jobs that push what they do are often such ones."""
+    desk.submit()
+    desk.start()
+    desk.train(1, 10)
+    save_by_word(desk, 10)
+    desk.tick(times=2)
+    assert desk.attempt.places[FOLDER] == NOT_THERE
+    row = Checkpoint.objects.get()
+    assert (row.step, row.state, row.by_word) == (10, CheckpointState.COMPLETE, True)
+    desk.save(20)
+    desk.tick(times=3)
+    assert desk.attempt.places[FOLDER] == ""
+    assert Checkpoint.objects.get(step=20).state == CheckpointState.COMPLETE
+
+
+def test_a_folder_that_was_removed_is_no_place_for_words(desk: Desk) -> None:
+    desk.run_with_checkpoint()
+    shutil.rmtree(desk.checkpoints)
+    save_by_word(desk, 12)
+    desk.tick(times=3)
+    assert set(Checkpoint.objects.values_list("step", "state")) == {(10, CheckpointState.MISSING)}
+
+
+def test_why_a_folder_can_not_be_judged_is_kept_for_its_page(desk: Desk, settings: Settings) -> None:
+    settings.CHECKPOINT_ROOTS = [f"{desk.folder}/elsewhere"]
+    train(desk)
+    assert "outside" in desk.attempt.places[FOLDER]
+    assert "RECOVERY_CHECKPOINT_ROOTS" in desk.attempt.places[FOLDER]
+    settings.CHECKPOINT_ROOTS = [str(desk.folder)]
+    desk.say(f"saving checkpoint at iteration      10 to {desk.checkpoints} in torch format")
+    desk.tick(times=2)
+    assert desk.attempt.places[FOLDER] == ""
 
 
 def test_what_the_folder_shows_later_counts_more_than_the_word(desk: Desk) -> None:
