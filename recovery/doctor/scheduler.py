@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from django.db.models import Q
@@ -96,11 +96,29 @@ def federation(cluster: Cluster, health: Health, *, at: datetime) -> Result:
         "cluster's case can't follow it; of a job that was submitted there holds and exclusions are not touched from "
         "here"
     )
-    ours = Cluster.objects.filter(federation=health.federation, enabled=True).exclude(pk=cluster.pk).count()
-    if ours >= len(health.siblings):
-        return _result("federation", detail, State.GOOD, at=at)
-    remedy = f"Let {siblings} be clusters of this desk too (`manage.py set_cluster`), each by a slurm.conf of its own."
-    return _result("federation", detail, State.ATTENTION, remedy=remedy, at=at)
+    remedies = [_out_of_step(health.unsynced), _not_ours(cluster, health)]
+    remedy = " ".join(filter(None, remedies))
+    return _result("federation", detail, State.ATTENTION if remedy else State.GOOD, remedy=remedy, at=at)
+
+
+def _out_of_step(unsynced: Sequence[str]) -> str:
+    if not unsynced:
+        return ""
+    return (
+        f"Look after {listed(unsynced)}: Slurm is out of step with it here (`scontrol show federation`). Until it is "
+        "back, jobs that may start there wait on this cluster, too (FedJobLock), and nothing is asked of its jobs."
+    )
+
+
+def _not_ours(cluster: Cluster, health: Health) -> str:
+    """One that was not looked at yet may be of them. Which of ours is which of Slurm's is not told by its name."""
+    others = Cluster.objects.filter(enabled=True).exclude(pk=cluster.pk)
+    if others.filter(Q(federation=health.federation) | Q(seen_at=None)).count() >= len(health.siblings):
+        return ""
+    one = len(health.siblings) == 1
+    what = "a cluster of this desk too" if one else "clusters of this desk too, all of them"
+    own = "" if one else ", each"
+    return f"Let {listed(health.siblings)} be {what} (`manage.py set_cluster`){own} by a slurm.conf of its own."
 
 
 def _has_jobs_of_one(cluster: Cluster) -> bool:

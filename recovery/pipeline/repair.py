@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import transaction
 
 from recovery.core.types import JobState
-from recovery.models import Attempt, Cluster
+from recovery.models import Attempt, Cluster, Job
 from recovery.pipeline.bulk import write_changes
 from recovery.slurm.base import AttemptRecord, SlurmClient, SlurmError
 
@@ -38,7 +38,8 @@ def repair_unknown(cluster: Cluster, *, client: SlurmClient, now: datetime) -> i
     if not rows:
         return 0
     Cluster.objects.filter(pk=cluster.pk).update(asked_accounting_at=now)
-    since = min(min(row.submitted_at, row.job.first_submitted_at) for row in rows) - BEFORE
+    here = [min(row.submitted_at, row.job.first_submitted_at) for row in rows]
+    since = min(*here, *_first_elsewhere(cluster, rows), now) - BEFORE
     try:
         found = client.attempts(sorted({row.job.job_id for row in rows}), since=since)
     except SlurmError as error:
@@ -47,6 +48,15 @@ def repair_unknown(cluster: Cluster, *, client: SlurmClient, now: datetime) -> i
         return 0
     with transaction.atomic():
         return _store(rows, found, now=now)
+
+
+def _first_elsewhere(cluster: Cluster, rows: Sequence[Attempt]) -> list[datetime]:
+    """When those that came from another cluster of the federation were first submitted, as far as that one is ours."""
+    moved = {row.job.job_id for row in rows if row.job.origin}
+    if not moved or not cluster.federation:
+        return []
+    there = Job.objects.filter(job_id__in=moved, cluster__federation=cluster.federation)
+    return list(there.values_list("first_submitted_at", flat=True))
 
 
 def is_silent(cluster: Cluster, now: datetime) -> bool:

@@ -37,6 +37,8 @@ def veto(
         return other_job(begun=False)
     if cluster.is_stale(now):
         return Next(step=Step.WAIT, reason="The picture of the cluster is too old to act on.")
+    if record is not None and record.origin and (wait := _out_of_step(record.origin, client)):
+        return wait
     if why := why_stopped(action, now=now):
         return refuse(why)
     why = _moves(action, attempt, record) or _is_held(action, record) or why_held(action)
@@ -45,6 +47,20 @@ def veto(
     if shown_hash(action.recommendation, attempt) != action.recommendation.hash:
         return refuse("the job is not as it was when this was decided")
     return _special(action, attempt, record, now=now) or _taken_up(action, attempt, client=client)
+
+
+def _out_of_step(origin: str, client: SlurmClient) -> Next | None:
+    """What is asked of a job is done by the cluster where it was submitted. Asked while that one is just starting,
+    22.05 puts the job back on neither of the two, and it stays so for ever (seen there).
+    """
+    try:
+        health = client.health()
+    except SlurmError:
+        return Next(step=Step.WAIT, reason="The scheduler gives no trustworthy answer.")
+    if origin not in health.unsynced:
+        return None
+    where = f"Cluster {origin} of the federation, where the job was submitted,"
+    return Next(step=Step.WAIT, reason=f"{where} is down or not yet in step with this one.")
 
 
 def midway(action: Action, attempt: Attempt, record: JobRecord | None, step: Step, *, now: datetime) -> Next | None:

@@ -266,6 +266,7 @@ class Health:
     cluster_name: str = ""  # ClusterName of its slurm.conf, "" where the back end can't tell
     federation: str | None = None  # the federation that it is in, "" for none; None where that was not told
     siblings: tuple[str, ...] = ()  # the other clusters of that federation
+    unsynced: tuple[str, ...] = ()  # those of them that this one is out of step with, as while their controller is down
 
 
 class RightsLevel(StrEnum):

@@ -82,14 +82,14 @@ class CliClient(SlurmClient):
         answer = self._run("scontrol", "show", "config")
         latency_s = time.monotonic() - started
         found = _parsed(answer, lambda output: cli_scontrol.health(output, latency_s=latency_s))
-        name, siblings = self.federation()
-        return dataclasses.replace(found, federation=name, siblings=siblings)
+        told = self.federation()
+        return dataclasses.replace(found, federation=told.name, siblings=told.siblings, unsynced=told.unsynced)
 
-    def federation(self) -> tuple[str | None, tuple[str, ...]]:
-        """As in Health: the federation that the cluster is in, and the other clusters of it."""
+    def federation(self) -> cli_federation.Told:
+        """Its name is None where that gets no answer."""
         with suppress(SlurmError):
             return cli_federation.federation(self._run(*cli_federation.SHOW).output)
-        return None, ()
+        return cli_federation.Told(None)
 
     def rights(self) -> Rights:
         user = self._commands.whoami()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from recovery.slurm.cli_squeue import Row, in_both, is_number
 from recovery.slurm.federation import NO_ID, Place, is_of_one
@@ -13,7 +14,15 @@ from recovery.slurm.json_values import BadAnswer, clean
 FORMAT = "--Format=JobID:0|,Cluster:0|,Origin:0|,SiblingsActive:0|"
 SHOW = ("scontrol", "show", "federation")
 _NUMBER = re.compile(r"^(Self|Sibling):\s+([^\s:]+)\S*\s+ID:([0-9]{1,2})\b", re.MULTILINE)
-_LINE = re.compile(r"^(Federation|Self|Sibling):\s+([^\s:]+)", re.MULTILINE)
+_LINE = re.compile(r"^(Federation|Self|Sibling):\s+([^\s:]+)(.*)$", re.MULTILINE)
+
+
+class Told(NamedTuple):
+    """As in Health: the federation that a cluster is in, the other clusters of it, those that are out of step."""
+
+    name: str | None
+    siblings: tuple[str, ...] = ()
+    unsynced: tuple[str, ...] = ()
 
 
 def with_ids(rows: Sequence[Row]) -> list[Row]:
@@ -44,11 +53,12 @@ def placed_rows(rows: Sequence[Row], answer: str) -> list[tuple[Row, Place]]:
     return [(row, found[row.raw_id]) for row in in_both(rows, found)]
 
 
-def federation(answer: str) -> tuple[str, tuple[str, ...]]:
-    """Its name and the other clusters in it, of `scontrol show federation`; "" and none where there is none."""
+def federation(answer: str) -> Told:
+    """What `scontrol show federation` says; "" and none where there is none."""
     found = _LINE.findall(clean(answer))
-    name = next((name for kind, name in found if kind == "Federation"), "")
-    return name, tuple(name for kind, name in found if kind == "Sibling")
+    name = next((name for kind, name, _ in found if kind == "Federation"), "")
+    siblings = {name: more for kind, name, more in found if kind == "Sibling"}
+    return Told(name, tuple(siblings), tuple(name for name, more in siblings.items() if "Synced:No" in more))
 
 
 def numbers(answer: str) -> tuple[str, dict[int, str]]:

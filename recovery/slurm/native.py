@@ -46,6 +46,7 @@ from recovery.slurm.base import (
 )
 from recovery.slurm.cli import CliClient
 from recovery.slurm.cli_commands import SEARCH_PATH
+from recovery.slurm.cli_federation import Told
 from recovery.slurm.cli_json import job_record, with_ids
 from recovery.slurm.cli_scontrol import DEFAULT_CRED_EXPIRE_S
 from recovery.slurm.cli_writes import MAX_ADMIN_COMMENT, MAX_REASON, minutes
@@ -105,10 +106,10 @@ class NativeClient(SlurmClient):
         started = time.monotonic()
         answer = self._ask("configuration", tried="read the configuration")
         latency_s = time.monotonic() - started
-        name, siblings = self._commands.federation() if self._has("scontrol") else (None, ())
+        told = self._commands.federation() if self._has("scontrol") else Told(None)
         with _whole("read the configuration"):
             found = health_of(answer, latency_s=latency_s, default_cred_expire_s=DEFAULT_CRED_EXPIRE_S)
-        return dataclasses.replace(found, federation=name, siblings=siblings)
+        return dataclasses.replace(found, federation=told.name, siblings=told.siblings, unsynced=told.unsynced)
 
     def rights(self) -> Rights:
         return self._commands.rights()

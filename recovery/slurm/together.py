@@ -74,6 +74,7 @@ class TogetherClient(SlurmClient):
             cluster_name=read.cluster_name or act.cluster_name,
             federation=read.federation or act.federation,
             siblings=read.siblings or act.siblings,
+            unsynced=read.unsynced or act.unsynced,
         )
 
     def rights(self) -> Rights:

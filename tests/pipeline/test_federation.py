@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from recovery.access import actor_for
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import ActionKind, JobState
 from recovery.models import Action, Attempt, Cluster, Event, Incident, Job, Run
-from recovery.pipeline import others, poll, proposals, scripts, verify
+from recovery.pipeline import decide, others, poll, proposals, scripts, verify
 from recovery.slurm.base import ENDED_ELSEWHERE, IS_ELSEWHERE, AttemptRecord, Health, JobRecord
 from tests.pipeline.conftest import START, Desk
 
@@ -270,3 +271,45 @@ def test_people_are_not_offered_what_only_the_origin_can_do(fed: Desk) -> None:
     assert not kinds & {ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER, ActionKind.HOLD}
     attempt.state = S.REVOKED
     assert ActionKind.REQUEUE not in proposals.offered(attempt)
+
+
+def test_nothing_is_asked_of_a_job_whose_origin_is_out_of_step(
+    fed: Desk, policy: Any, approver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A requeue that reached a controller which was just starting left the job on neither cluster (22.05)."""
+    policy(gpu_hardware="approve")
+    case(fed)
+    told = fed.slurm.health()
+    monkeypatch.setattr(fed.slurm, "health", lambda: replace(told, unsynced=("fa",)))
+    row = fed.recommendation
+    decide.approve(row.pk, shown_hash=row.hash, actor=actor_for(approver), now=fed.now)
+    fed.tick(times=3)
+    action = Action.objects.get()
+    assert (action.calls, "Cluster fa of the federation" in action.detail) == ([], True)
+    monkeypatch.setattr(fed.slurm, "health", lambda: replace(told, unsynced=("fc",)))
+    fed.tick(times=2)
+    assert [call["operation"] for call in Action.objects.get().calls][:1] == ["requeue"]
+
+
+def test_an_execution_that_was_another_clusters_is_not_called_unknown(
+    fed: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accounting tells of it, where it is asked from when the job was first submitted, elsewhere."""
+    look(fed)
+    there = Cluster.objects.create(name="fa", backend="cli", federation="fed", next_look_at=fed.now)
+    before = fed.now - timedelta(days=2)
+    run = Run.objects.create(cluster=there, key="k", name="x", user="ada", created_at=before)
+    times = {"first_submitted_at": before, "submitted_at": before, "seen_at": fed.now}
+    Job.objects.create(cluster=there, run=run, job_id=JOB, state=S.REVOKED, **times)
+    enter(fed, S.RUNNING, restart_count=1, submitted_at=fed.now, started_at=fed.now, nodes=("n1",))
+    told = [
+        AttemptRecord(job_id=JOB, number=0, state=S.REVOKED, submitted_at=before, ended_at=before),
+        AttemptRecord(job_id=JOB, number=1, state=S.RUNNING, submitted_at=fed.now, started_at=fed.now),
+    ]
+    monkeypatch.setattr(
+        fed.slurm, "attempts", lambda ids, *, since: {JOB: [each for each in told if since <= each.submitted_at]}
+    )
+    look(fed)
+    look(fed)
+    first, second = Job.objects.get(cluster__name="lab").attempts.order_by("number")
+    assert (first.state, first.started_at, second.state) == (S.REVOKED, None, S.RUNNING)

@@ -14,6 +14,7 @@ from recovery.core.types import JobState
 from recovery.slurm import cli_federation, cli_jobs, cli_json, cli_squeue, federation, sacct, sacct_jobs
 from recovery.slurm.base import JobNotFound, JobRecord, SlurmError, SlurmUnreachable
 from recovery.slurm.cli import CliClient
+from recovery.slurm.cli_federation import Told
 from recovery.slurm.federation import Place
 from recovery.slurm.json_values import BadAnswer
 from tests.slurm import record
@@ -204,8 +205,12 @@ def test_places_that_are_half_said_are_no_answer(answer: str) -> None:
 
 
 def test_a_federation_is_named_with_its_other_clusters() -> None:
-    assert cli_federation.federation(read("fa_federation.txt")) == ("fed", ("fb",))
-    assert cli_federation.federation("scontrol: No federation\n") == ("", ())
+    told = read("fa_federation.txt")
+    down = "Sibling:    fb::0 ID:2 FedState:ACTIVE Features: PersistConnSend/Recv:No/No"
+    assert cli_federation.federation(told) == Told("fed", ("fb",))
+    head, _, _ = told.partition("Sibling")
+    assert cli_federation.federation(f"{head}{down} Synced:No\n") == Told("fed", ("fb",), unsynced=("fb",))
+    assert cli_federation.federation("scontrol: No federation\n") == Told("")
 
 
 @pytest.mark.parametrize(("cluster", "origin"), [("fa", ""), ("fb", "fa"), ("", "number 1")])
@@ -230,9 +235,9 @@ def test_of_a_job_that_only_accounting_knows_the_id_tells_where_it_was_submitted
 def test_that_nothing_is_told_of_a_federation_is_not_that_there_is_none(tmp_path: Path) -> None:
     slurm = FakeSlurm(tmp_path)
     slurm.answers("exit 1", "scontrol")
-    assert slurm.client().federation() == (None, ())
+    assert slurm.client().federation() == Told(None)
     slurm.prints(read("fa_federation.txt"), "scontrol")
-    assert slurm.client().federation() == ("fed", ("fb",))
+    assert slurm.client().federation() == Told("fed", ("fb",))
 
 
 # --- slurmrestd ------------------------------------------------------------------------------------------------------

@@ -257,8 +257,16 @@ def test_a_federation_says_what_follows_and_wants_all_its_clusters_here() -> Non
     alone = next(r for r in scheduler.examine_settings(cluster, health, attempts=YES, at=NOW) if r.what == "federation")
     assert (alone.state, "may start there" in alone.detail) == (State.ATTENTION, True)
     assert "Let fa be" in alone.remedy
-    make_cluster(name="fa", federation="fed")
+    other = make_cluster(name="fa", seen_at=None)
+    assert scheduler.federation(cluster, health, at=NOW).state is State.GOOD  # it is being added
+    other.seen_at = NOW
+    other.save()
+    assert scheduler.federation(cluster, health, at=NOW).state is State.ATTENTION
+    other.federation = "fed"
+    other.save()
     assert scheduler.federation(cluster, health, at=NOW).state is State.GOOD
+    down = scheduler.federation(cluster, replace(health, unsynced=("fa",)), at=NOW)
+    assert (down.state, "out of step" in down.remedy) == (State.ATTENTION, True)
     assert "federation" not in [r.what for r in scheduler.examine_settings(cluster, HEALTH, attempts=YES, at=NOW)]
 
 
