@@ -172,7 +172,7 @@ def _signal_rows(looks: Sequence[Look], *, now: datetime) -> list[SignalRow]:
     rows = [
         SignalRow(
             attempt_id=look.attempt.pk, kind=s.kind, rule=s.rule[:80], at=s.at or now, step=s.step, rank=s.rank,
-            node=s.node[:100], file=s.file, line=s.line, offset=s.offset, path=s.path[:1000], text=s.text[:500],
+            node=s.node[:100], file=s.file[:1000], line=s.line, offset=s.offset, path=s.path[:1000], text=s.text[:500],
         )
         for look in looks
         for s in look.signals

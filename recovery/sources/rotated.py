@@ -66,12 +66,12 @@ def _is_rotation(suffix: str) -> bool:
 
 
 def _neighbours(path: str, roots: Sequence[str], setting: str) -> Iterator[tuple[str, int]]:
-    """Path and inode of what lies beside `path` and begins with its name."""
+    """Path and inode of what lies beside `path` and begins with its name; another than plain text no table keeps."""
     folder, _, name = path.rpartition("/")
     try:
         with opened_folder(folder or "/", roots=roots, setting=setting) as at, os.scandir(at) as entries:
             for entry in itertools.islice(entries, MOST_NEIGHBOURS):
-                if entry.name.startswith(name) and entry.name != name:
+                if entry.name.startswith(name) and entry.name != name and entry.name.isprintable():
                     yield f"{folder}/{entry.name}", entry.inode() & INODE_BITS
     except (NotThere, Refused, OSError):
         return

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from recovery.core.policy import DEFAULT_RULES
-from recovery.models import Attempt, LogFile, Sample
+from recovery.models import Attempt, LogFile, Sample, Signal
 from recovery.pipeline import log_files as module
 from recovery.pipeline import reading
 from recovery.pipeline.ingest import positions, store_looks, superseded
-from recovery.pipeline.log_files import NO_FILE, log_files, log_paths, site_pattern
+from recovery.pipeline.log_files import LONGEST_PATH, NO_FILE, log_files, log_paths, site_pattern
 from recovery.pipeline.metrics_source import read_metrics
 from recovery.pipeline.reading import Look, read_attempt
 from recovery.sources import find_logs, rotated
@@ -266,6 +266,20 @@ def chained(tmp_path: Path, settings: Any, **options: Any) -> tuple[Attempt, Att
 def add(tmp_path: Path, *lines: str, name: str = "train.out") -> None:
     with (tmp_path / name).open("a") as file:
         file.writelines(line + "\n" for line in lines)
+
+
+def test_a_line_of_a_rotated_log_is_kept_however_long_its_path(attempt: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "/".join(["x" * 200] * 4)
+    folder.mkdir(parents=True)
+    log = folder / ("y" * (LONGEST_PATH - len(str(folder)) - 1))
+    made = attempt(stdout=str(log))
+    log.write_text("one\n")
+    ingest(made, now=ago(100))
+    with log.open("a") as file:
+        file.write(f"{ECC}\n")
+    log.rename(f"{log}.1")
+    ingest(made, now=ago(50))
+    assert Signal.objects.get().file == str(log)
 
 
 def test_the_next_job_of_a_run_reads_on_in_a_file_that_it_appends_to(tmp_path: Path, settings: Any) -> None:

@@ -140,6 +140,16 @@ def test_what_was_added_before_the_log_was_copied_away_and_emptied_is_read_in_th
     assert texts(read(log, third.cursor)) == ["five"]
 
 
+def test_a_log_that_was_moved_to_a_name_that_no_database_keeps_is_gone(log: Path) -> None:
+    log.write_bytes(b"one\n")
+    first = read(log)
+    append(log, b"two\n")
+    log.rename(os.fsdecode(os.fsencode(log) + b".\xff"))
+    assert read(log, first.cursor).missing
+    log.write_bytes(b"three\n")
+    assert texts(read(log, first.cursor)) == ["three"]
+
+
 def test_of_two_copies_between_two_looks_the_second_is_read_where_the_first_has_nothing_new(log: Path) -> None:
     log.write_bytes(b"one\n")
     got = read(log)
