@@ -6,9 +6,10 @@ saves, loads and evaluations are logged at level INFO, which has to be switched 
 
 Traps: the bar has no name, and an evaluation's or a data set's bar looks the same. It is believed to be the training's
 if its total is that of `Total optimization steps`, or if a dict with a loss was printed upon it or after it while it
-was not full. Epochs are no steps. A NaN loss is printed as the mean of the others unless `logging_nan_inf_filter` is
-off. Nothing says that a save is done. A resumed run's bar starts at 0 before it jumps to the step that was restored, so
-0 is none, and its pace, an average, counts the jump as steps for a while.
+was not full. One with that total that begins anew is another's, until a dict is printed. Epochs are no steps. A NaN
+loss is printed as the mean of the others unless `logging_nan_inf_filter` is off. Nothing says that a save is done. A
+resumed run's bar starts at 0 before it jumps to the step that was restored, so 0 is none, and its pace, an average,
+counts the jump as steps for a while.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class _HuggingFace(Format):
         if found := _TOTAL.search(text):
             memory[ITS] = True
             memory["total"] = step_of(found[1].replace(",", ""))
-            memory.pop("ended", None)
+            for known in ("ended", "top", "other"):
+                memory.pop(known, None)
         elif found := _LOADING.search(text):
             memory["folder"] = checkpoint_at(found[1])[0][:1000]
         mark = said(text, _TABLE)
@@ -91,10 +93,23 @@ def _bar(bar: Bar, memory: Memory) -> Sequence[Mark]:
         return ()
     bar = replace(bar, seconds_each=_pace(bar, memory))
     memory["bar"] = [bar.step, bar.total, bar.seconds_each]
-    return (_progress(bar, None, None),) if bar.total == memory.get("total") else ()
+    if bar.total != memory.get("total") or _begins_anew(bar, memory):
+        return ()
+    return (_progress(bar, None, None),)
+
+
+def _begins_anew(bar: Bar, memory: Memory) -> bool:
+    """Whether it is the bar of an evaluation that happens to be as long as the training; told by its first numbers."""
+    if 2 * bar.step < memory.get("top", 0):
+        memory["other"] = True
+    if memory.get("other"):
+        return True
+    memory["top"] = max(bar.step, memory.get("top", 0))
+    return False
 
 
 def _dict(text: str, upon: Bar | None, memory: Memory) -> Sequence[Mark]:
+    memory.pop("other", None)
     if "'train_runtime': " in text:
         memory["ended"] = True
         return (Mark(kind=S.FINISHED, rule="huggingface.trained", all_ranks=True),)
@@ -107,7 +122,7 @@ def _dict(text: str, upon: Bar | None, memory: Memory) -> Sequence[Mark]:
     bar = _last_bar(upon, memory) if found else None
     if found is None or bar is None:
         return ()
-    memory["total"] = bar.total
+    memory["total"], memory["top"] = bar.total, bar.step
     tokens = _TOKENS.search(text)
     return (_progress(bar, number(found[1]), number(tokens[1]) if tokens else None),)
 
