@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recovery.core.types import CheckpointState
 from recovery.slurm.simulator.effects import Effect, EffectKind, carry_out
 from recovery.slurm.simulator.spec import Trainer
 from recovery.sources.checkpoints import scan_checkpoints
-from recovery.sources.checkpoints.ends import MOST_INDEX
+from recovery.sources.checkpoints.ends import MOST_INDEX, Kind, read_ends
 from recovery.sources.checkpoints.listing import MOST_INSIDE
 from tests.sources.folders import scan
 from tests.sources.trainer_folders import TRAINERS, Build, put, tensors
@@ -163,6 +164,29 @@ def test_a_header_that_lies_about_its_length_is_torn(header: bytes, run: Path) -
     folder = TRAINERS["huggingface"](run, 5)
     put(folder / "model-00002-of-00003.safetensors", header + tensors()[8:])
     assert states(run)[5] is CheckpointState.TORN
+
+
+_BEGINNINGS = (b"PK\3\4", b"\x80\4\x95", b"\x0c\xdb\x3a\x2a", b"\x0c\xdb\x20\xde", b"{", b"")
+_NUMBERS = st.sampled_from([0, 1, 30, 2**31, 2**63 - 12, 2**63, 2**64 - 1]).map(
+    lambda number: number.to_bytes(8, "little")
+)
+_ENDINGS = st.sampled_from([b"", b".", b"}", b"PK\5\6" + b"\xff" * 18, b"PK\5\6" + b"\0" * 18])
+
+
+@given(
+    st.sampled_from(Kind), st.sampled_from(_BEGINNINGS), st.lists(_NUMBERS | st.binary(max_size=20)), _ENDINGS,
+    st.integers(-3, 50),
+)  # fmt: skip
+@example(Kind.METADATA, b"\x80\4\x95", [b"\xff" * 8], b".", 0)
+def test_whatever_a_file_holds_it_is_judged(
+    kind: Kind, begin: bytes, pieces: list[bytes], end: bytes, grew: int
+) -> None:
+    data = begin + b"".join(pieces) + end
+    with TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        (state, why), _ = read_ends(file.fileno(), max(0, len(data) + grew), kind)
+    assert (state is COMPLETE) is (why == "")
 
 
 @pytest.mark.parametrize("simulated", Trainer, ids=str)

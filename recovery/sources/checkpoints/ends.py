@@ -103,7 +103,7 @@ def _pickle(descriptor: int, size: int, tail: bytes) -> Verdict:
     """It begins with its protocol, ends with a full stop and, from protocol 4 on, comes in frames of known lengths."""
     at = 2
     for _ in range(MOST_FRAMES):
-        frame = os.pread(descriptor, 9, at)
+        frame = os.pread(descriptor, 9, at) if at < size else b""  # what lies may name a place that no file has
         if not frame.startswith(b"\x95") or len(frame) < 9:
             break
         at += 9 + int.from_bytes(frame[1:], "little")
