@@ -72,7 +72,7 @@ def nothing_to_draw(data: RunData) -> str:
         return f"No step of this time is stored. The last of this attempt is step {wording.steps(newest.last_step)}."
     if newest.blind_reason:
         return f"No step was read in this time. {newest.blind_reason} {newest.blind_remedy}"
-    files = ", ".join(f"{file.path} ({wording.plural(file.line, 'line')} read)" for file in data.looked_in)
+    files = ", ".join(f"{file.file} ({wording.plural(file.line, 'line')} read)" for file in data.looked_in)
     looked = f"Lines with progress were looked for in {files}." if files else "No log of it was read."
     return f"No step was read in this time. {looked} {UNKNOWN_FORMAT}"
 
@@ -220,7 +220,8 @@ def _stretches(figure: go.Figure, data: RunData, colour: dict[str, str], *, widt
             _stretch(figure, data, (row.submitted_at, until), "queued", colour["line"], colour["muted"], width)
         if row.started_at and (attempt.samples or row.ended_at is None):
             first = attempt.samples[0].at if attempt.samples else data.end
-            _stretch(figure, data, (row.started_at, first), "start-up", colour["info-soft"], colour["muted"], width)
+            label = "no step seen" if row.blind_reason and not attempt.samples else "start-up"
+            _stretch(figure, data, (row.started_at, first), label, colour["info-soft"], colour["muted"], width)
     for incident in data.incidents:
         if incident.kind == FindingKind.UNDOING:
             continue

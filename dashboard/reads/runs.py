@@ -31,7 +31,8 @@ class RunPage:
     attempts: tuple[Attempt, ...]  # oldest first
     checkpoints: tuple[Checkpoint, ...]  # newest first, bounded
     cases: tuple[Row, ...]  # newest first
-    logs: tuple[LogFile, ...]  # of the newest attempt
+    logs: tuple[LogFile, ...]  # of the newest attempt, at most LOGS
+    more_logs: int  # beyond these
     restorable: Checkpoint | None
     measured: Measured
 
@@ -76,22 +77,25 @@ def _page(
     restorable: Checkpoint | None,
 ) -> RunPage:
     newest = attempts[-1] if attempts else None
+    logs, more_logs = _logs(newest) if newest else ((), 0)
     return RunPage(
         run=run,
         job=job,
         attempts=attempts,
         checkpoints=tuple(reversed(checkpoints[-CHECKPOINTS:])),
         cases=tuple(rows(found)),
-        logs=_logs(newest) if newest else (),
+        logs=logs,
+        more_logs=more_logs,
         restorable=restorable,
         measured=measured(newest, run.cluster),
     )
 
 
-def _logs(attempt: Attempt) -> tuple[LogFile, ...]:
-    """Those with a trouble first; a folder that is only kept in sight is none."""
+def _logs(attempt: Attempt) -> tuple[tuple[LogFile, ...], int]:
+    """Those with a trouble first, and how many more there are; a folder that is only kept in sight is none."""
     rows = LogFile.objects.filter(attempt=attempt).exclude(inode=0, error="")
-    return tuple(rows.order_by("-error", "pk")[:LOGS])
+    shown = tuple(rows.order_by("-error", "pk")[:LOGS])
+    return shown, rows.count() - LOGS if len(shown) == LOGS else 0
 
 
 def runs(cluster: Cluster | None, *, actor: Actor, show: str) -> QuerySet[Run]:

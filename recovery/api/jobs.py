@@ -73,7 +73,9 @@ class JobShape(Shape):
     qos = serializers.CharField()
     time_limit_s = Finite()
     options = serializers.DictField(help_text="What the job's comment asks of us.")
-    comment_error = serializers.CharField(help_text='Why the comment counts as absent; "" where it does not.')
+    comment_error = serializers.CharField(
+        help_text='What is wrong with the comment, and whether it counts; "" if all is well.'
+    )
     seen_at = serializers.DateTimeField(help_text="Of the scheduler's answer that this rests on.")
     vanished_at = serializers.DateTimeField(
         allow_null=True, help_text="When Slurm stopped knowing a job that had not ended."

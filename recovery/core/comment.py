@@ -40,8 +40,8 @@ _QUOTING_HINT = "Put the whole comment into single quotes, the keys and texts in
 class CommentOptions:
     """What the comment asks for; None and "" where it asks for nothing.
 
-    `error` is "" or a sentence for the job's owner. A broken comment asks for nothing. A key that we don't know is said
-    in `error` and otherwise passed over.
+    `error` is "" or sentences for the job's owner. A broken comment asks for nothing, and `error` begins with that. A
+    key that we don't know is said in `error` and otherwise passed over.
     """
 
     mode: Mode | None = None
@@ -69,7 +69,7 @@ def parse_comment(text: str) -> CommentOptions:
     try:
         return _parse(text)
     except _Wrong as wrong:
-        return CommentOptions(error=str(wrong))
+        return CommentOptions(error=f"It counts as absent. {wrong}")
 
 
 def _parse(text: str) -> CommentOptions:

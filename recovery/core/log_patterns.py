@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MOST_OPEN = 20  # `*` in one pattern
 _NO_TASK = "4294967294"  # what Slurm fills in for %a where the job is no array task
@@ -33,10 +33,13 @@ class LogPattern:
     """An absolute path; each of its names is a text, or a pattern for the names in its folder.
 
     The groups `rank` and `node` of a pattern, where it has them, tell where a file's lines come from.
+    `any_host`: the names again, for where none is found: Slurm fills in the host's own name for %N, which need not be
+    what the node is called in Slurm. Empty unless the job's id stands in them, which keeps the files of others out.
     """
 
     text: str  # as a person would write it, with what is known filled in
     names: tuple[str | re.Pattern[str], ...]
+    any_host: tuple[str | re.Pattern[str], ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -45,10 +48,17 @@ class LogPattern:
 
 def log_pattern(pattern: str, facts: LogFacts) -> LogPattern:
     """The pattern with what is known filled in. Names are compared in time proportional to their length."""
+    text, names = _names(pattern, facts)
+    letters = {found[2] for found in _PIECE.finditer(pattern)}
+    is_own = bool(letters & {"j", "J"}) or ("A" in letters and ("_" not in facts.job_id or "a" in letters))
+    any_host = _names(pattern, replace(facts, nodes=()))[1] if facts.nodes and "N" in letters and is_own else ()
+    return LogPattern(text=text, names=names, any_host=any_host)
+
+
+def _names(pattern: str, facts: LogFacts) -> tuple[str, tuple[str | re.Pattern[str], ...]]:
     values, opened = _values(facts), _opened(facts)
     names = [_name(part, values, opened) for part in pattern.strip("/").split("/") if part]
-    texts = [text for text, _ in names]
-    return LogPattern(text="/" + "/".join(texts), names=tuple(_compiled(text, source) for text, source in names))
+    return "/" + "/".join(text for text, _ in names), tuple(_compiled(text, source) for text, source in names)
 
 
 def _values(facts: LogFacts) -> dict[str, str]:

@@ -6,6 +6,7 @@ from recovery.core.types import CheckpointState, SignalKind
 from recovery.models.job import Attempt, Run
 from recovery.models.leased import Leased
 
+METRICS_ROW = "metrics:"  # before the path of a file that is no log: its position is kept in the same table
 WORD_PATH = "#step-"  # in the path of a checkpoint that is known by the trainer's word only
 
 
@@ -33,6 +34,15 @@ class LogFile(models.Model):
 
     def __str__(self) -> str:
         return self.path
+
+    @property
+    def is_log(self) -> bool:
+        """False of a metrics file, and of what NVRx writes."""
+        return not self.path.startswith(METRICS_ROW)
+
+    @property
+    def file(self) -> str:
+        return self.path.removeprefix(METRICS_ROW)
 
 
 class Sample(models.Model):

@@ -19,7 +19,6 @@ from recovery.selectors import current_policy
 from recovery.sources.find_logs import MOST_ENTRIES, FoundLog, FoundLogs, find_logs
 
 LONGEST_PATH = 1000  # what the table holds; a longer one is cut, and not found
-METRICS_ROW = "metrics:"  # before the path of a metrics file, whose position is kept in the same table
 MOST_FILES = 512  # of one attempt
 MOST_FOLLOWED = 2000  # of one attempt in its whole life, and folders: who makes new files for ever fills no table
 MOST_FOLDERS = 100  # whose marks are kept; where a pattern looks into more, it is looked up at each look

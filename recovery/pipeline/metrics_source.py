@@ -19,7 +19,8 @@ from recovery.core.blindness import LATE_LOG
 from recovery.core.comment import expand_log_pattern
 from recovery.core.types import Phase, Signal, SignalKind
 from recovery.models import Attempt, LogFile
-from recovery.pipeline.log_files import LONGEST_PATH, METRICS_ROW, new_row, rows_before
+from recovery.models.progress import METRICS_ROW
+from recovery.pipeline.log_files import LONGEST_PATH, new_row, rows_before
 from recovery.pipeline.source_read import MOST_SIGNALS, GoOn, SourceRead, always, nothing, within_life
 from recovery.sources.cursor import Cursor
 from recovery.sources.job_logs import read_log

@@ -15,8 +15,8 @@ from django.db.models import Q, QuerySet
 
 from recovery.core.opinion import Question
 from recovery.models import Attempt, Incident, LogFile, ProviderLane, SecondOpinion
+from recovery.models.progress import METRICS_ROW
 from recovery.pipeline.leasing import Clock, with_lease
-from recovery.pipeline.log_files import METRICS_ROW
 from recovery.providers.base import NotYet, Provider
 from recovery.providers.registry import provider_for
 from recovery.selectors.provider_reads import asked_within_an_hour

@@ -56,6 +56,9 @@ def find_logs(pattern: LogPattern, *, roots: Sequence[str], since: float = 0) ->
         return FoundLogs(files=(FoundLog(path=pattern.text),))
     search = _Search(roots=roots, since=since)
     search.walk("", list(pattern.names), FoundLog(path=""))
+    if pattern.any_host and not search.files:
+        search.seen.clear()
+        search.walk("", list(pattern.any_host), FoundLog(path=""))
     files = sorted(search.files, key=lambda log: (log.rank is None, log.rank or 0, log.path))
     left_out = max(0, len(files) - MOST_FILES)
     if left_out:

@@ -20,6 +20,7 @@ def error_of(text: str) -> str:
     """The sentence for the owner; a broken comment asks for nothing else."""
     options = parse_comment(text)
     assert options == CommentOptions(error=options.error)
+    assert options.error.startswith("It counts as absent. ")
     return options.error
 
 
@@ -143,6 +144,7 @@ def test_an_unknown_key_is_passed_over_and_told_with_the_nearest_known_one() -> 
     options = parse_comment(ours(mode="observe", max_restart=3))
     assert options.mode is Mode.OBSERVE
     assert 'Did you mean "max_restarts"?' in options.error
+    assert "absent" not in options.error
 
 
 def test_an_unknown_key_that_resembles_nothing_is_told_with_all_known_ones() -> None:

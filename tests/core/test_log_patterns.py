@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -80,6 +81,23 @@ def test_what_has_many_values_is_open(pattern: str, name: str, groups: dict[str,
 )
 def test_other_names_are_other_files(pattern: str, name: str) -> None:
     assert last_name(pattern).fullmatch(name) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "facts", "is_open"),
+    [
+        ("/logs/%j-%N", JOB, True),
+        ("/logs/%J/%N", JOB, True),
+        ("/logs/%A-%N", JOB, True),
+        ("/logs/%A-%N", replace(TASK, nodes=("n1",)), False),  # the other tasks have that number, too
+        ("/logs/%A_%a-%N", replace(TASK, nodes=("n1",)), True),
+        ("/logs/%x-%N", JOB, False),
+        ("/logs/%j", JOB, False),
+        ("/logs/%j-%N", LogFacts(job_id="1"), False),  # its names are open already
+    ],
+)
+def test_any_host_will_do_where_the_jobs_id_keeps_others_out(pattern: str, facts: LogFacts, is_open: bool) -> None:
+    assert bool(log_pattern(pattern, facts).any_host) is is_open
 
 
 def test_what_the_nodes_are_called_is_open_while_they_are_not_known() -> None:

@@ -112,6 +112,13 @@ def test_waiting_and_standing_still_are_stretches_with_a_label(run: Run) -> None
     assert [s for s in figure["layout"]["shapes"] if s["type"] == "rect"]
 
 
+@pytest.mark.parametrize(("reason", "label"), [("", "start-up"), ("The log can't be read.", "no step seen")])
+def test_what_nobody_could_see_is_not_called_a_start(reason: str, label: str) -> None:
+    attempt = make_attempt(blind_reason=reason, last_step=None, first_step=None)
+    [note] = drawn(data_of(attempt.job.run), width=4000)["layout"]["annotations"]
+    assert note["text"].startswith(label)
+
+
 def test_a_label_that_does_not_fit_is_left_out(run: Run) -> None:
     assert "annotations" not in drawn(data_of(run), width=240)["layout"]
 

@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from dashboard.reads.runs import LOGS
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import CheckpointState, JobState, NodeState, Phase
 from recovery.models import NodeEvent, Outlook, Run
@@ -83,10 +84,9 @@ def test_a_blind_attempt_is_called_neither_healthy_nor_hung(read: Read) -> None:
 
 
 def test_a_broken_comment_is_shown_to_its_owner(read: Read) -> None:
-    attempt = make_attempt(job=make_job(comment="{broken", comment_error="The comment is no JSON object."))
+    attempt = make_attempt(job=make_job(comment="{broken", comment_error="It counts as absent. It is no JSON."))
     page = read(f"/jobs/{attempt.job_id}/")
-    assert "counts as absent" in page
-    assert "The comment is no JSON object." in page
+    assert "The job's comment has a mistake.</strong> It counts as absent. It is no JSON." in page
     assert "{broken" in page
 
 
@@ -272,3 +272,19 @@ def test_a_checkpoint_by_word_is_shown_where_it_was_said_to_be(read: Read) -> No
     assert "#step-" not in page
     assert '<td class="mono full">not told</td>' in page
     assert '<td class="mono full">/ckpt/llama</td>' in page
+
+
+def test_files_beside_the_log_are_told_apart_and_all_are_counted(read: Read) -> None:
+    attempt = make_attempt()
+    page = f"/runs/{attempt.job.run_id}/"
+    make_log_file(attempt=attempt, path="/logs/1.out", inode=1, line=1)
+    make_log_file(attempt=attempt, path="metrics:/logs/m.csv", grew_at=None, line=0, error="It does not exist.")
+    shown = read(page)
+    assert 'Log of the newest attempt: <span class="mono">/logs/1.out</span>, 1 line read' in shown
+    assert 'Beside its log: <span class="mono">/logs/m.csv</span>, 0 lines read. ' in shown
+    assert "metrics:" not in shown
+    assert "followed" not in shown
+    for rank in range(LOGS):
+        make_log_file(attempt=attempt, path=f"/logs/rank{rank}.out", inode=2 + rank)
+    assert "2 more are followed" in read(page)
+    assert "It does not exist." in read(page)

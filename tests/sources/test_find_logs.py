@@ -40,6 +40,15 @@ def test_a_number_that_can_be_no_rank_is_none(root: Path) -> None:
     assert [log.rank for log in find(root, "j-%t.out").files] == [2**31 - 1, None]
 
 
+def test_a_host_may_be_called_otherwise_than_its_node(root: Path) -> None:
+    """Seen on Slurm 22.05: srun fills in the host's name for %N. The job's id in it keeps other jobs' files out."""
+    write(root, "ip-10-0-0-7/4711.out", "ip-10-0-0-7/4712.out", "ip-10-0-0-7/train.out")
+    assert names(find(root, "%N/%j.out"), root) == ["ip-10-0-0-7/4711.out"]
+    assert names(find(root, "%N/train.out"), root) == []
+    write(root, "gpu-01/4711.out")
+    assert names(find(root, "%N/%j.out"), root) == ["gpu-01/4711.out"]
+
+
 def test_a_log_per_node_tells_its_node(root: Path) -> None:
     write(root, "gpu-01/4711.out", "gpu-02/4711.out", "gpu-03/4711.out")
     found = find(root, "%N/%j.out")
