@@ -90,7 +90,7 @@ def _doubt(
     """Why a call is not made although the scheduler's answer speaks for it."""
     if not step.step.is_call:
         return None
-    doubt = _doubt_about_repeat(action, step.step, now=now)
+    doubt = _doubt_about_repeat(action, step.step, origin=record.origin if record else "", now=now)
     begun = begun_in(action) - {step.step, Step.SET_ADMIN_COMMENT}
     if doubt is None and not begun:  # nothing had an effect yet: the facts must still hold
         doubt = veto(action, attempt, record, client=client, now=now)
@@ -106,18 +106,26 @@ def _is_other_job(attempt: Attempt, record: JobRecord) -> bool:
     return verdict in (Identity.NEW_JOB, Identity.OLD_NEWS)
 
 
-def _doubt_about_repeat(action: Action, step: Step, *, now: datetime) -> Next | None:
-    """Why a call that was begun before and shows no effect is not simply made again."""
+def _doubt_about_repeat(action: Action, step: Step, *, origin: str, now: datetime) -> Next | None:
+    """Why a call that was begun before and shows no effect is not simply made again.
+
+    `origin`: the cluster of the federation that does what is asked of the job, "" for this one itself.
+    """
     earlier = [call for call in action.calls if call["operation"] == step]
     refusals = [call["result"] for call in earlier if was_refused(call)]
     if len(refusals) >= REFUSALS:
         return Next(step=Step.FAIL, reason=f"Slurm refuses: {refusals[-1]}")
     if not earlier or was_refused(earlier[-1]):
         return None
+    accepted = step in accepted_in(action)
+    if accepted and origin:  # by now the job may run on a cluster from which this one has not heard
+        reason = f"Cluster {origin} of the federation has accepted it; what became of it does not show here yet."
+        return Next(step=Step.WAIT, reason=reason)
     # No answer is not a no: the controller may still carry it out, and a second requeue would then hit a running job.
     begun = datetime.fromisoformat(earlier[-1]["begun_at"])
     if now < begun + timedelta(seconds=LATE_ANSWER * settings.SLURM_TIMEOUT_S):
-        return Next(step=Step.WAIT, reason="The last call got no answer; it may still take effect.")
+        said = "was accepted; what it does does not show yet" if accepted else "got no answer; it may still take effect"
+        return Next(step=Step.WAIT, reason=f"The last call {said}.")
     return None
 
 

@@ -50,8 +50,8 @@ def veto(
 
 
 def _out_of_step(origin: str, client: SlurmClient) -> Next | None:
-    """What is asked of a job is done by the cluster where it was submitted. Asked while that one is just starting,
-    22.05 puts the job back on neither of the two, and it stays so for ever (seen there).
+    """What is asked of a job is done by the cluster where it was submitted. Asked when that one is just starting, 22.05
+    put the job back on neither of the two, and it stayed so (seen there).
     """
     try:
         health = client.health()

@@ -288,7 +288,24 @@ def test_nothing_is_asked_of_a_job_whose_origin_is_out_of_step(
     assert (action.calls, "Cluster fa of the federation" in action.detail) == ([], True)
     monkeypatch.setattr(fed.slurm, "health", lambda: replace(told, unsynced=("fc",)))
     fed.tick(times=2)
-    assert [call["operation"] for call in Action.objects.get().calls][:1] == ["requeue"]
+    assert Action.objects.get().calls[0]["operation"] == "requeue"
+
+
+def test_what_the_origin_has_accepted_is_not_asked_of_it_again(
+    fed: Desk, policy: Any, approver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the job went does not always show here: a second requeue would end it on the cluster that runs it."""
+    policy(gpu_hardware="approve")
+    case(fed)
+    asked: list[str] = []
+    monkeypatch.setattr(fed.slurm, "requeue", lambda job_id, *, hold: asked.append(job_id))
+    row = fed.recommendation
+    decide.approve(row.pk, shown_hash=row.hash, actor=actor_for(approver), now=fed.now)
+    fed.tick_until(lambda: bool(Action.objects.get().detail))
+    assert "Cluster fa of the federation has accepted it" in Action.objects.get().detail
+    fed.tick(seconds=20, times=20)
+    assert (asked, Action.objects.get().state, fed.incident.state) == ([JOB], "failed", IncidentState.NEEDS_PERSON)
+    assert "Cluster fa of the federation has accepted it" in fed.incident.alarm
 
 
 def test_an_execution_that_was_another_clusters_is_not_called_unknown(
