@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from recovery.core.logs.lines import MAX_RANK, MAX_STEP, SHOWN_CHARS
+from recovery.core.logs.lines import LARGEST, MAX_RANK, MAX_STEP, SHOWN_CHARS
 from recovery.core.types import LogLine, Signal, SignalKind
 
 # Each field by the names that trainers and loggers give it, as `_normal` writes them.
@@ -161,7 +160,7 @@ def _number(value: Any) -> float | None:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= LARGEST else None
 
 
 def _moment(value: Any) -> datetime | None:

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from recovery.core.logs import LogParser
-from recovery.core.logs.lines import MAX_RANK, MAX_STEP
+from recovery.core.logs.lines import LARGEST, MAX_RANK, MAX_STEP
 from recovery.core.types import LogLine, Signal, SignalKind
 
 MOST_TEXT = 20_000  # characters of a failure's text that are kept; the rest is cut off
@@ -131,7 +131,7 @@ def _number(value: Any, field: str) -> float | None:
         number = float(value)
     except OverflowError:
         number = math.inf
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= LARGEST else None
 
 
 def _text(value: Any, field: str, *, most: int) -> str:

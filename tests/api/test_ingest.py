@@ -127,7 +127,9 @@ def test_a_whole_number_is_one_however_it_is_written() -> None:
 
 
 def test_not_a_number_is_no_number() -> None:
-    row = read_row({"step": 1, "loss": "nan", "throughput": 1e999}, index=0, received_at=timezone.now())
+    row = read_row(
+        {"step": 1, "loss": "nan", "throughput": 1e999, "tokens": -1e101}, index=0, received_at=timezone.now()
+    )
     assert isinstance(row, dict)
     assert set(row) == {"kind", "at", "step"}
 

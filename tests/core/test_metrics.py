@@ -55,6 +55,12 @@ def test_a_line_with_a_step_is_no_header_whatever_its_words() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("number", ["nan", "inf", "1e101", "-1e308", True, [2], "x"])
+def test_what_no_mean_can_be_made_of_is_no_number(number: Any) -> None:
+    [signal] = read(json.dumps({"step": 1, "loss": number, "step_time_ms": 1e103}))
+    assert (signal.loss, signal.step_time_s) == (None, None)
+
+
 def test_of_a_header_only_what_is_read_is_kept() -> None:
     memory: dict[str, Any] = {}
     read(",".join(["step", *("x" * 90 + str(number) for number in range(600)), *["train_loss"] * 5000]), memory=memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from threading import Thread
 
@@ -12,6 +13,9 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from recovery.core.lifecycle import IncidentState
+from recovery.core.logs import LogParser
+from recovery.core.logs.lines import LARGEST
+from recovery.core.types import LogLine
 from recovery.models import Attempt, MinuteRollup, RollupDue, Sample, Signal, TenMinuteRollup, Upkeep
 from recovery.pipeline import partitions, rollup, upkeep
 from recovery.pipeline.samples import store_samples
@@ -77,6 +81,20 @@ def test_minutes_and_ten_minutes_hold_means_and_the_last_step(attempt: Attempt) 
     assert (first.loss, first.throughput, first.tokens) == (3.0, 100.0, 20.0)
     assert first.last_at == NOON + timedelta(seconds=20)
     assert MinuteRollup.objects.latest("at").loss is None
+
+
+def test_a_job_that_prints_numbers_beyond_measure_stops_nobodys_upkeep(attempt: Attempt) -> None:
+    read, number = LogParser(), itertools.count()
+    for loss in ("1e200", "-1e200", "1.7e308", f"{LARGEST}", f"-{LARGEST}", "2.5", "1e-320"):
+        line = LogLine(text=f"iter {next(number)}: loss {loss}, time 1e-320ms", file="a", number=1, offset=0)
+        store_samples([
+            sample(attempt, s.step or 0, NOON, loss=s.loss, throughput=s.loss, step_time_s=s.step_time_s)
+            for s in read.feed(line)
+        ])  # fmt: skip
+    assert Sample.objects.count() == 7
+    assert pass_at(NOON + 12 * MINUTE).error == ""
+    [row] = MinuteRollup.objects.all()
+    assert (row.samples, row.loss is not None and abs(row.loss) <= LARGEST) == (7, True)
 
 
 def test_each_rank_has_its_own_and_so_has_each_attempt(attempt: Attempt) -> None:

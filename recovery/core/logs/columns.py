@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import NamedTuple
 
-from recovery.core.logs.lines import MAX_STEP, CleanLine, Layout
+from recovery.core.logs.lines import LARGEST, MAX_STEP, CleanLine, Layout
 from recovery.core.logs.marks import Format, Mark, Memory
 from recovery.core.types import SignalKind
 
@@ -56,7 +55,7 @@ def _number(text: str, place: slice | None) -> float | None:
     if place is None:
         return None
     value = float(text[place].replace(",", ""))
-    return value if isfinite(value) else None
+    return value if abs(value) <= LARGEST else None
 
 
 def span(found: re.Match[str] | None, group: int = 1) -> slice | None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 from typing import NamedTuple
 
+from recovery.core.logs.lines import LARGEST
 from recovery.core.logs.marks import Mark, finite, step_of
 from recovery.core.types import SignalKind
 
@@ -35,7 +36,7 @@ def number(text: str | None) -> float | None:
 def inverse(rate: float | None) -> float | None:
     """Seconds per step of a rate per second; None where that is no number."""
     seconds = 1 / rate if rate else inf
-    return seconds if isfinite(seconds) else None
+    return seconds if abs(seconds) <= LARGEST else None
 
 
 def checkpoint_at(path: str) -> tuple[str, int | None]:

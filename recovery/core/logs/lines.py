@@ -17,6 +17,7 @@ _BAR_CHARS = 4 * MAX_CHARS  # at the end of a line in which the last state of a 
 _BAR = "%|"  # in every state of tqdm's bars
 MAX_STEP = 2**31 - 1  # steps are stored as 32-bit integers; a greater number is not a step
 MAX_RANK = 10**7 - 1
+LARGEST = 1e100  # beyond it, either way, a number is none: a database can't square it, as it does for a mean
 
 # Escape sequences (ECMA-48): CSI (colours, cursor), OSC (titles, links) up to BEL or ST, and the short ones.
 _ANSI = re.compile(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recovery.core.logs.lines import MAX_STEP, CleanLine
+from recovery.core.logs.lines import LARGEST, MAX_STEP, CleanLine
 from recovery.core.types import SignalKind
 
 # JSON values only: it is stored between two looks at a growing log and handed back.
@@ -70,4 +69,4 @@ def finite(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if abs(value) <= LARGEST else None

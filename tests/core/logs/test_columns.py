@@ -88,6 +88,11 @@ def test_between_lines_of_a_known_shape_other_lines_are_not_missed() -> None:
     assert [signal.step for signal in signals] == [500, 501, 502, 500, 500, 503, 504, 505]
 
 
+def test_a_number_that_no_mean_can_be_made_of_is_none() -> None:
+    lines = "\n".join(f"iter {step}: loss {step}e{power}, time 2ms" for step, power in ((1, 200), (2, 100), (3, 38)))
+    assert [(signal.step, signal.loss) for signal in fast(lines)] == [(1, None), (2, None), (3, 3e38)]
+
+
 def test_a_speed_too_small_to_be_one_gives_no_step_time() -> None:
     text = "| INFO | train_inner | epoch 002:    300 / 1500 loss=4.2, ppl=18, wps=9000, ups={}, num_updates=1800"
     (signal,) = fast(text.format("1e-310"))
