@@ -170,6 +170,6 @@ def _moment(value: Any) -> datetime | None:
         if number is not None:
             return datetime.fromtimestamp(number / 1000 if number > _MILLISECONDS else number, UTC) if number else None
         at = datetime.fromisoformat(value[:40]) if isinstance(value, str) else None
+        return at.astimezone(UTC) if at is not None and at.tzinfo is not None else None
     except (ValueError, OverflowError, OSError):
         return None
-    return at.astimezone(UTC) if at is not None and at.tzinfo is not None else None

@@ -83,6 +83,12 @@ def test_times_are_read_in_seconds_milliseconds_and_iso_form() -> None:
     assert signal.at is None  # of no known zone
 
 
+@pytest.mark.parametrize("told", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", 1e300, -1e15, "yesterday"])
+def test_a_time_beyond_the_calendar_is_none(told: Any) -> None:
+    [signal] = read(json.dumps({"step": 1, "timestamp": told}))
+    assert signal.at is None
+
+
 def test_a_file_that_was_written_anew_counts_no_step_twice() -> None:
     memory: dict[str, Any] = {}
     assert [s.step for s in read("step,loss", "1,2", "2,2", memory=memory)] == [1, 2]
