@@ -58,7 +58,9 @@ def _marks(attempt: Attempt) -> set[tuple[datetime, SignalKind]]:
     samples, signals = Sample.objects.filter(attempt=attempt), Signal.objects.filter(attempt=attempt, kind__in=_KINDS)
     marks: set[tuple[datetime, SignalKind]] = set()
     if trace is not None:
-        samples = samples.filter(rank=trace.rank or 0, at__gte=to_datetime(trace.until_us))
+        # kept before anybody had reported, it does not know whose reports count
+        rank = {} if trace.rank is None else {"rank": trace.rank}
+        samples = samples.filter(**rank, at__gte=to_datetime(trace.until_us))
         signals = signals.filter(at__gte=to_datetime(trace.until_us))
         marks |= {(to_datetime(int(at)), SignalKind.PROGRESS) for at, _ in trace.marks}
         marks |= {(to_datetime(int(at)), SignalKind(kind)) for at, kind, _ in trace.signals}

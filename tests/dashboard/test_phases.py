@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from recovery.core.types import JobState, Phase, SignalKind
-from recovery.models import Attempt, Sample, Signal
+from recovery.models import Attempt, AttemptTrace, Sample, Signal
 from recovery.selectors.phase_reads import attempt_phases
 from tests.factories import ago, make_attempt, make_job, make_run
 
@@ -52,6 +52,14 @@ def test_every_phase_of_an_attempt_is_told_again_from_what_is_stored(read: Calla
     page = re.sub(r"\s+", " ", read(f"/runs/{attempt.job.run_id}/"))
     assert "Phases of the newest attempt" in page
     assert "in 3 times" in page
+
+
+def test_what_was_kept_before_the_first_report_hides_none() -> None:
+    """The ledger keeps a trace within the first minute, when no rank has reported yet."""
+    attempt = started()
+    AttemptTrace.objects.create(attempt=attempt)
+    step(attempt, 1, 700)
+    assert [span.phase for span in attempt_phases(attempt, now=ago(0)).spans] == [Phase.STARTING, Phase.TRAINING]
 
 
 def test_the_phases_of_an_attempt_that_was_never_read_are_unknown() -> None:
