@@ -24,30 +24,17 @@ from recovery.pipeline.invalid import Invalid, needs_reason
 from recovery.pipeline.observe import ON_NODES
 from recovery.pipeline.others import in_picture, in_the_way
 from recovery.pipeline.proposals import Asked, build, draining, resuming
-from recovery.pipeline.recommend import store_recommendation
+from recovery.pipeline.recommend import NEEDS, store_recommendation
 from recovery.pipeline.ruling import note, rule
 from recovery.pipeline.subject import MARK, held_by_us, newest_execution, subject_of
 from recovery.pipeline.transition import LostRace, advance
 from recovery.pipeline.undoing import case_for_undo
 from recovery.pipeline.veto import LEFT_FOR_UNDO, seen_in_health
-from recovery.slurm.base import Operation, SlurmClient, SlurmError
+from recovery.slurm.base import SlurmClient, SlurmError
 
 S = IncidentState
 # Where nothing of ours is under way and no worker is about to recommend something.
 PROPOSABLE = frozenset({S.AWAITING_DECISION, S.WATCHING, S.RESTORING, S.AWAITING_CHECKPOINT, S.NEEDS_PERSON})
-_NEEDS: dict[ActionKind, tuple[Operation, ...]] = {
-    ActionKind.REQUEUE: (Operation.REQUEUE,),
-    ActionKind.REQUEUE_EXCLUDING: (Operation.REQUEUE_HOLD, Operation.SET_EXCLUDED_NODES, Operation.RELEASE),
-    ActionKind.RELEASE: (Operation.RELEASE,),
-    ActionKind.HOLD: (Operation.HOLD,),
-    ActionKind.CANCEL: (Operation.CANCEL,),
-    ActionKind.RESUBMIT: (Operation.SUBMIT, Operation.CANCEL, Operation.RELEASE),
-    ActionKind.EXTEND_TIME_LIMIT: (Operation.SET_TIME_LIMIT,),
-    ActionKind.DRAIN: (Operation.DRAIN_NODE,),
-    ActionKind.RESUME: (Operation.RESUME_NODE,),
-    ActionKind.RESTORE_OLDER: (Operation.REQUEUE,),
-    ActionKind.NOTHING: (),
-}
 
 
 def propose(
@@ -212,7 +199,7 @@ def _store(
     client: SlurmClient,
     now: datetime,
 ) -> Recommendation:
-    for operation in _NEEDS[found.action]:
+    for operation in NEEDS[found.action]:
         if not (can := client.can(operation)):
             raise Invalid([f"action: {can.reason} {can.remedy}".strip()])
     said = f"{actor.name} proposes it: {reason.strip()}"[:300]

@@ -128,6 +128,8 @@ class FakeSlurm:
         return self.scripts[job_id]
 
     def preview(self, operation: Operation, subject: str, *, nodes: tuple[str, ...] = (), value: str = "") -> str:
+        if operation in self.denied:
+            raise NotSupported(f"This controller has no {operation}.", tried=operation, permanent=True)
         return " ".join(("fake", operation, subject, *nodes))
 
     # writes

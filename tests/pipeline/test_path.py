@@ -12,7 +12,7 @@ from recovery.core.types import ActionKind, DecisionKind, FailureClass, JobState
 from recovery.models import Action, Agreement, Decision, Event, Incident, PolicyVersion
 from recovery.pipeline import decide
 from recovery.pipeline.report import incident_report
-from recovery.slurm.base import HELD_BY_REQUEUE, SlurmRefused
+from recovery.slurm.base import HELD_BY_REQUEUE, Operation, SlurmRefused
 from tests.pipeline.conftest import ECC, Desk
 
 Policy = Callable[..., PolicyVersion]
@@ -101,6 +101,25 @@ def test_a_fresh_installation_observes_and_does_nothing(desk: Desk) -> None:
     assert desk.recommendation.mode == Mode.OBSERVE
     assert desk.slurm.calls == []
     assert not Action.objects.exists()
+
+
+def test_what_the_back_end_has_no_call_for_is_left_to_a_person_and_verified(desk: Desk, policy: Policy) -> None:
+    """As with slurmrestd before 26.05 alone: it can't put a job back into the queue."""
+    policy(gpu_hardware="auto")
+    desk.slurm.denied |= {Operation.REQUEUE, Operation.REQUEUE_HOLD}
+    desk.run_with_checkpoint()
+    desk.crash_with_ecc()
+    desk.tick_until(lambda: desk.incident.state == IncidentState.WATCHING)
+    said = desk.recommendation
+    assert (said.action, said.operations, said.headline[:20]) == (ActionKind.NOTHING, [], "To do by hand: Reque")
+    assert "This controller has no requeue_hold. Use another back end." in said.reasons[-1]
+    desk.slurm.denied.clear()
+    desk.slurm.requeue("1", hold=False)  # the administrator, by hand
+    restart(desk)
+    desk.train(11, 19)
+    desk.save(20)
+    desk.tick(times=4)
+    assert (desk.incident.outcome, desk.incident.resolved_by_others) == (Outcome.RECOVERED, True)
 
 
 def test_a_new_policy_asks_again_about_a_case_that_was_only_observed(desk: Desk, policy: Policy) -> None:
