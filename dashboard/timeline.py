@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from dashboard import wording
 from recovery.core.lifecycle import ActionState, IncidentState
-from recovery.core.types import ActionKind, DecisionKind, Outcome
+from recovery.core.types import ActionKind, DecisionKind, JobState, Outcome
 from recovery.core.words import OUTCOME_WORDS
 from recovery.models import Action, Decision, Incident, Recommendation
 
@@ -80,7 +80,9 @@ class Case:
 
     @property
     def idle(self) -> int:
-        """GPUs (nodes where the job counts none) that stand idle until this goes on."""
+        """GPUs (nodes where the job counts none) that stand idle until this goes on; none where it runs elsewhere."""
+        if self.incident.attempt.job.state == JobState.REVOKED:
+            return 0
         return self.recommendation.gpus_idle if self.recommendation else 0
 
     @property

@@ -78,7 +78,9 @@ def recommend(
     nodes += suspects
     action = ActionKind.REQUEUE_EXCLUDING if nodes else ActionKind.REQUEUE
     kept_away = f"Left out as suspects: {listed(suspects)}; failures of other runs began there." if suspects else ""
-    anywhere = "Slurm may start it again on any cluster of its federation: only on this one can it be followed here."
+    anywhere = (
+        "Slurm may start it again on any cluster of its federation that it may use; it is followed on this one alone."
+    )
     reasons = [diagnosis.reason, note, kept_away, _checkpoint_reason(checkpoint, facts), _delay(job), *_past(history)]
     reasons.append(anywhere if job.federation else "")
     headline = _headline(nodes, checkpoint, facts)

@@ -90,10 +90,11 @@ def requeue_delay(health: Health, *, at: datetime) -> Result:
 
 def federation(cluster: Cluster, health: Health, *, at: datetime) -> Result:
     """Its other clusters are looked for among ours by what their last pictures said."""
-    siblings = listed(health.siblings)
+    if not health.siblings:
+        return _result("federation", f"this cluster is in {health.federation}, alone", State.GOOD, at=at)
     detail = (
-        f"this cluster is in {health.federation}, with {siblings}: a job that was put back may start there, where this "
-        "cluster's case can't follow it; of a job that was submitted there holds and exclusions are not touched from "
+        f"this cluster is in {health.federation}, with {listed(health.siblings)}: a job that was put back may start "
+        "there, where this cluster's case can't follow it; of a job that was submitted there holds and exclusions are not touched from "
         "here"
     )
     remedies = [_out_of_step(health.unsynced), _not_ours(cluster, health)]

@@ -77,11 +77,13 @@ def waiting_checks(
     queued, usual = (queued_s(newest, now=now), usual_wait(earlier_waits(newest))) if newest and waits else (None, "")
     pause = _pause(incident, None, paused=job.held, now=now)
     state = f"{job.state}{f' ({job.state_reason})' if job.state_reason else ''}"
+    elsewhere = job.state == JobState.REVOKED
+    where = "with another cluster of the federation" if elsewhere else f"{state}; its new attempt has not started"
     converged = Check(
         key=CheckKey.CONVERGED,
         state=CheckState.WAITING,
         expected=_wanted(incident, action),
-        seen=note or f"Job {job.job_id} is {state}; its new attempt has not started.",
+        seen=note or f"Job {job.job_id} is {where}.",
         places=(Place(source="scheduler: JobState", says=state),),
         at=at or pause.since,
         deadline_at=due.at if due else None,

@@ -7,7 +7,7 @@ from django.test import Client
 
 from recovery.core.lifecycle import IncidentState
 from recovery.core.types import JobState, NodeState, Phase
-from recovery.models import Cluster
+from recovery.models import Cluster, Job
 from tests.dashboard.conftest import HTMX, Question, make_question, text_of
 from tests.factories import (
     ago,
@@ -44,6 +44,12 @@ def test_the_headline_says_how_many_and_what_waiting_costs(read: Read) -> None:
     make_question()
     make_question()
     assert "<h1>2 incidents need a person. 128 GPUs idle: 2.1 GPU-hours a minute.</h1>" in read("/")
+
+
+def test_what_another_cluster_has_stands_idle_nowhere(read: Read) -> None:
+    question = make_question()
+    Job.objects.filter(attempts__incidents=question.incident).update(state=JobState.REVOKED)
+    assert "<h1>1 incident needs a person.</h1>" in read("/")
 
 
 def test_the_headline_is_calm_when_nothing_needs_anybody(read: Read) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import strip_tags
 
 from dashboard.reads.runs import LOGS
 from recovery.core.lifecycle import IncidentState
@@ -159,6 +160,16 @@ def test_a_job_shows_the_schedulers_word_and_how_old_it_is(read: Read) -> None:
     assert "gpu-17" in page
     assert "--no-requeue" in page
     assert "Permission denied." in page
+
+
+@pytest.mark.parametrize(("listed", "seen"), [(True, "seen 3 s ago"), (False, "seen 20 m ago")])
+def test_a_job_whose_record_is_the_same_for_long_was_seen_with_the_last_picture(
+    read: Read, listed: bool, seen: str
+) -> None:
+    cluster = make_cluster(seen_at=ago(3))
+    job = make_job(run=make_run(cluster=cluster), state=JobState.RUNNING, seen_at=ago(1200), listed=listed)
+    make_attempt(job=job)
+    assert seen in " ".join(strip_tags(read(f"/jobs/{job.pk}/")).split())
 
 
 @pytest.mark.parametrize("path", ["/runs/999/", "/jobs/999/", "/runs/999/chart.json", "/jobs/999/chart.json"])

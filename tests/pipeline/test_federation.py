@@ -162,6 +162,7 @@ def test_a_restart_that_went_to_another_cluster_ends_with_a_person(fed: Desk) ->
     verify.verify_incident(incident, now=fed.now)
     incident.refresh_from_db()
     assert (incident.state, incident.alarm.startswith(verify.ELSEWHERE_NOW)) == (IncidentState.NEEDS_PERSON, True)
+    assert incident.verification[0]["seen"] == f"Job {JOB} is with another cluster of the federation."
 
 
 @pytest.mark.parametrize(

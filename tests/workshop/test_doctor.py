@@ -265,6 +265,8 @@ def test_a_federation_says_what_follows_and_wants_all_its_clusters_here() -> Non
     other.federation = "fed"
     other.save()
     assert scheduler.federation(cluster, health, at=NOW).state is State.GOOD
+    alone = scheduler.federation(cluster, replace(health, siblings=()), at=NOW)
+    assert (alone.state, alone.detail) == (State.GOOD, "this cluster is in fed, alone")
     down = scheduler.federation(cluster, replace(health, unsynced=("fa",)), at=NOW)
     assert (down.state, "out of step" in down.remedy) == (State.ATTENTION, True)
     assert "federation" not in [r.what for r in scheduler.examine_settings(cluster, HEALTH, attempts=YES, at=NOW)]
