@@ -32,7 +32,7 @@ SAY_AGAIN = timedelta(minutes=1)  # so often it is stored that nothing has chang
 TRACKER = "tracker"  # in an attempt's places: noted at the first look at its folder
 FOLDER = "folder"  # likewise: why its folder could not be judged when it was last looked into
 NOT_THERE = (
-    "The folder is not there. If the job has saved, mount its file system on the desk's host too, or correct checkpoint_dir."
+    "The folder is not there. If the job has saved, mount its file system where the desk runs or correct its path."
 )
 BY_WORD = "By the trainer's own word. "
 LOOK_AGAIN = timedelta(minutes=10)  # so often also into a folder that seems unchanged: parts of old ones may be damaged
