@@ -94,8 +94,8 @@ def federation(cluster: Cluster, health: Health, *, at: datetime) -> Result:
         return _result("federation", f"this cluster is in {health.federation}, alone", State.GOOD, at=at)
     detail = (
         f"this cluster is in {health.federation}, with {listed(health.siblings)}: a job that was put back may start "
-        "there, where this cluster's case can't follow it; of a job that was submitted there holds and exclusions are not touched from "
-        "here"
+        "there, where this cluster's case can't follow it; of a job that was submitted there holds and exclusions are "
+        "not touched from here"
     )
     remedies = [_out_of_step(health.unsynced), _not_ours(cluster, health)]
     remedy = " ".join(filter(None, remedies))

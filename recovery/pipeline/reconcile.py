@@ -96,6 +96,8 @@ def work_on_incident(pk: int, *, client_for: ClientFor, clock: Clock) -> None:
     """Move one case as far as it goes now."""
 
     def look(incident: Incident) -> datetime | None:
+        if incident.state == IncidentState.CLOSED:
+            return None  # since it was found due
         client = client_for(incident.run.cluster)
         for _ in range(STEPS_PER_LOOK):
             before = incident.state

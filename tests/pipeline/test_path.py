@@ -10,7 +10,7 @@ from recovery.access import actor_for
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, DecisionKind, FailureClass, JobState, Mode, Outcome
 from recovery.models import Action, Agreement, Decision, Event, Incident, PolicyVersion
-from recovery.pipeline import decide
+from recovery.pipeline import decide, reconcile
 from recovery.pipeline.report import incident_report
 from recovery.slurm.base import HELD_BY_REQUEUE, Operation, SlurmRefused
 from tests.pipeline.conftest import ECC, Desk
@@ -120,6 +120,8 @@ def test_what_the_back_end_has_no_call_for_is_left_to_a_person_and_verified(desk
     desk.save(20)
     desk.tick(times=4)
     assert (desk.incident.outcome, desk.incident.resolved_by_others) == (Outcome.RECOVERED, True)
+    reconcile.work_on_incident(desk.incident.pk, client_for=lambda cluster: desk.slurm, clock=lambda: desk.now)
+    assert (desk.incident.error, desk.incident.next_look_at) == ("", None)  # it was closed since it was found due
 
 
 def test_a_new_policy_asks_again_about_a_case_that_was_only_observed(desk: Desk, policy: Policy) -> None:
