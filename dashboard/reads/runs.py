@@ -12,7 +12,7 @@ from dashboard.reads.measured import Measured, measured
 from recovery import selectors
 from recovery.access import Actor
 from recovery.core.lifecycle import IncidentState
-from recovery.core.types import NodeState
+from recovery.core.types import CheckpointState, NodeState
 from recovery.models import Attempt, Checkpoint, Cluster, Incident, Job, LogFile, Node, Run
 from recovery.selectors import EXECUTING
 from recovery.selectors.scope import visible_to
@@ -35,6 +35,16 @@ class RunPage:
     more_logs: int  # beyond these
     restorable: Checkpoint | None
     measured: Measured
+
+    @property
+    def checkpoints_shown(self) -> list[Checkpoint]:
+        return [row for row in self.checkpoints if row not in self.checkpoints_rotated]
+
+    @property
+    def checkpoints_rotated(self) -> list[Checkpoint]:
+        """Removed, and older than all that are there: as a rule by rotation. Nobody has to see each of them."""
+        there = min((row.step for row in self.checkpoints if row.state != CheckpointState.MISSING), default=-1)
+        return [row for row in self.checkpoints if row.state == CheckpointState.MISSING and row.step < there]
 
     @property
     def newest(self) -> Attempt | None:

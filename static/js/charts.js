@@ -46,6 +46,7 @@
       return;
     }
     box.dataset.busy = "yes";
+    box.dataset.width = String(width);
     try {
       const url = new URL(box.dataset.chart, location.href);
       url.searchParams.set("width", String(width));
@@ -91,7 +92,9 @@
   let later = null;
   const soon = () => { clearTimeout(later); later = setTimeout(drawAll, 200); };
 
-  new ResizeObserver(soon).observe(document.querySelector("main"));
+  // a list beside it that grows changes nothing for a chart
+  const isOther = (box) => Math.round(box.clientWidth) !== Number(box.dataset.width || 0);
+  new ResizeObserver(() => { if (boxes().some(isOther)) soon(); }).observe(document.querySelector("main"));
   document.addEventListener("desk:theme", drawAll);
   document.addEventListener("desk:changed", (event) => {
     for (const box of boxes()) if (event.detail.includes(box.dataset.chartOn)) soon();

@@ -246,6 +246,23 @@ def test_a_chart_shows_a_restore_in_the_readers_own_time(visit: Visitor, viewer:
     assert abs(said / 1000 - first_sample.at.timestamp()) < 0.01
 
 
+def test_a_chart_is_asked_for_again_only_where_it_must_be_drawn_anew(
+    visit: Visitor, viewer: User, numbers: dict[str, int]
+) -> None:
+    page = visit(viewer)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "chart.json" in request.url else None)
+    page.goto(f"/runs/{numbers['run']}/")
+    chart = page.locator("[data-chart]")
+    expect(chart).to_have_attribute("data-state", "drawn")
+    page.evaluate("document.querySelector('main').style.paddingBottom = '500px'")  # a list grows
+    page.wait_for_timeout(600)
+    assert len(asked) == 1
+    page.set_viewport_size({"width": 1000, "height": 900})
+    expect(chart).not_to_have_attribute("data-width", asked[0].partition("width=")[2].partition("&")[0])
+    assert len(asked) == 2
+
+
 def test_a_chart_that_can_not_be_had_says_so_and_names_the_table(
     visit: Visitor, viewer: User, numbers: dict[str, int]
 ) -> None:

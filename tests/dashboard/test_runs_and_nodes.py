@@ -299,3 +299,19 @@ def test_files_beside_the_log_are_told_apart_and_all_are_counted(read: Read) -> 
         make_log_file(attempt=attempt, path=f"/logs/rank{rank}.out", inode=2 + rank)
     assert "2 more are followed" in read(page)
     assert "It does not exist." in read(page)
+
+
+def test_what_rotation_removed_is_folded_and_what_somebody_removed_is_not(read: Read) -> None:
+    run = make_run()
+    for step in (20, 40, 60):
+        make_checkpoint(run=run, step=step, path=f"/c/step-{step}", state=CheckpointState.MISSING)
+    make_checkpoint(run=run, step=80, path="/c/step-80")
+    page = read(f"/runs/{run.pk}/")
+    shown, _, folded = page.partition("<summary>3 older ones were removed since: step 20 to 60</summary>")
+    assert "/c/step-80" in shown
+    assert "/c/step-60" not in shown
+    assert all(f"/c/step-{step}" in folded for step in (20, 40, 60))
+    make_checkpoint(run=run, step=100, path="/c/step-100", state=CheckpointState.MISSING)
+    assert "/c/step-100" in read(f"/runs/{run.pk}/").partition("<summary>3 older")[0]
+    run.checkpoints.filter(step=80).delete()
+    assert "removed since: step" not in read(f"/runs/{run.pk}/")
