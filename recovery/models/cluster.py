@@ -9,6 +9,7 @@ from django.db.models import Q
 from recovery.core.types import NodeState
 from recovery.models.leased import Leased
 
+DEFAULT_DELAY_S = 121  # Slurm's own: cred_expire 120 s, plus 1
 BACKENDS = [("cli", "Slurm commands"), ("rest", "slurmrestd"), ("native", "pyslurm"), ("simulator", "Simulator")]
 
 
@@ -27,7 +28,7 @@ class Cluster(Leased):
     release = models.CharField(max_length=40, blank=True)
     accounting = models.BooleanField(default=False)
     federation = models.CharField(max_length=100, blank=True, default="")  # that it is in; "" for none, or not told
-    requeue_delay_s = models.FloatField(default=121)  # Slurm's own default: cred_expire 120 s, plus 1
+    requeue_delay_s = models.FloatField(default=DEFAULT_DELAY_S)
     min_job_age_s = models.FloatField(null=True, blank=True)  # how long ended jobs stay known; None: not told, or ever
     health_at = models.DateTimeField(null=True, blank=True)  # when those above were asked for
     seen_at = models.DateTimeField(null=True, blank=True)  # when the reading of the last good picture began
@@ -67,6 +68,13 @@ class Cluster(Leased):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def tells_its_delay(self) -> bool:
+        """Whether requeue_delay_s is what its controller said; a back end that can't tell it tells no MinJobAge either."""
+        return self.health_at is not None and (
+            self.min_job_age_s is not None or self.requeue_delay_s != DEFAULT_DELAY_S
+        )
 
     def is_stale(self, now: datetime) -> bool:
         """True where the last good answer is too old to act on, the last try failed, or nobody asks any more."""

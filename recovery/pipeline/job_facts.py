@@ -34,7 +34,7 @@ def facts_of_job(attempt: Attempt, facts: AttemptFacts, *, client: SlurmClient, 
         held=(job.held and JobState(job.state) is JobState.PENDING) or job.state_reason in HELD_BY_PEOPLE,
         step_time_s=typical_step_time(facts.samples),
         user=job.user, requeue_delay_s=job.cluster.requeue_delay_s,
-        delay_measured=job.cluster.health_at is not None, around=_around(attempt, client=client),
+        delay_measured=job.cluster.tells_its_delay, around=_around(attempt, client=client),
         federation=job.cluster.federation, origin=job.origin,
         outbreak=str(outbreak.pk) if outbreak is not None else "", avoid=avoid, room=room,
     )  # fmt: skip

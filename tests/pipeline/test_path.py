@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import pytest
 from django.utils import timezone
 
 from recovery.access import actor_for
 from recovery.core.lifecycle import ActionState, IncidentState
 from recovery.core.types import ActionKind, DecisionKind, FailureClass, JobState, Mode, Outcome
-from recovery.models import Action, Agreement, Decision, Event, Incident, PolicyVersion
+from recovery.models import Action, Agreement, Cluster, Decision, Event, Incident, PolicyVersion
 from recovery.pipeline import decide, reconcile
 from recovery.pipeline.report import incident_report
 from recovery.slurm.base import HELD_BY_REQUEUE, Operation, SlurmRefused
@@ -113,6 +115,7 @@ def test_what_the_back_end_has_no_call_for_is_left_to_a_person_and_verified(desk
     said = desk.recommendation
     assert (said.action, said.operations, said.headline[:20]) == (ActionKind.NOTHING, [], "To do by hand: Reque")
     assert "This controller has no requeue_hold. Use another back end." in said.reasons[-1]
+    assert not any("by Slurm's default" in reason for reason in said.reasons)
     desk.slurm.denied.clear()
     desk.slurm.requeue("1", hold=False)  # the administrator, by hand
     restart(desk)
@@ -384,3 +387,17 @@ def test_a_comment_cannot_join_another_users_run(desk: Desk) -> None:
     desk.submit("2", user="mallory")
     desk.tick()
     assert len({job.run_id for job in desk.cluster.jobs.all()}) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"health_at": None}, False),
+        ({"min_job_age_s": None, "requeue_delay_s": 121}, False),
+        ({"min_job_age_s": None, "requeue_delay_s": 6}, True),
+        ({"min_job_age_s": 300, "requeue_delay_s": 121}, True),
+    ],
+)
+def test_a_requeue_delay_that_is_only_assumed_is_said_to_be(fields: dict[str, Any], told: bool) -> None:
+    """slurmrestd's health tells neither the delay nor MinJobAge."""
+    assert Cluster(**{"health_at": timezone.now(), **fields}).tells_its_delay is told
