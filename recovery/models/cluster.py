@@ -71,10 +71,9 @@ class Cluster(Leased):
 
     @property
     def tells_its_delay(self) -> bool:
-        """Whether requeue_delay_s is what its controller said; a back end that can't tell it tells no MinJobAge either."""
-        return self.health_at is not None and (
-            self.min_job_age_s is not None or self.requeue_delay_s != DEFAULT_DELAY_S
-        )
+        """Whether requeue_delay_s is what its controller said: where it can't be told, nor can MinJobAge."""
+        told = self.min_job_age_s is not None or self.requeue_delay_s != DEFAULT_DELAY_S
+        return self.health_at is not None and told
 
     def is_stale(self, now: datetime) -> bool:
         """True where the last good answer is too old to act on, the last try failed, or nobody asks any more."""
