@@ -42,7 +42,7 @@ def _source(name: str, row: SourceHealth | None, *, now: datetime) -> Result:
         return _result(name, detail, State.ATTENTION, remedy=remedy, at=row.tried_at)
     if row.trouble:
         last = f"; it last answered {duration((now - row.good_at).total_seconds())} ago" if row.good_at else ""
-        return _result(name, f"{row.trouble}{last}", State.ATTENTION, remedy=row.remedy, at=row.tried_at)
+        return _result(name, f"{row.trouble.rstrip('.')}{last}", State.ATTENTION, remedy=row.remedy, at=row.tried_at)
     return _result(name, f"answers: {row.detail}", State.GOOD, at=row.tried_at)
 
 

@@ -76,11 +76,13 @@ def test_the_doctor_says_what_answers_and_what_does_not() -> None:
     now = timezone.now()
     cluster = make_cluster(sources={"prometheus_url": "http://p", "kernel_log": "/k", "loki_url": "http://l"})
     SourceHealth.objects.create(cluster=cluster, source="prometheus", tried_at=now, good_at=now, detail="4 readings")
-    SourceHealth.objects.create(cluster=cluster, source="loki", tried_at=now, trouble="It is away.", remedy="Start it.")
+    away = {"good_at": now, "trouble": "It is away.", "remedy": "Start it."}
+    SourceHealth.objects.create(cluster=cluster, source="loki", tried_at=now, **away)
     told = {result.what: result for result in examine_sources(cluster, now=now)}
     assert told["prometheus"].state is State.GOOD
     assert told["kernel log"].state is State.NOT_TRIED
     assert (told["loki"].state, told["loki"].remedy) == (State.ATTENTION, "Start it.")
+    assert told["loki"].detail.startswith("It is away; it last answered ")
     SourceHealth.objects.update(tried_at=now - timedelta(hours=1))
     told = {result.what: result for result in examine_sources(cluster, now=now)}
     assert "worker" in told["prometheus"].remedy
