@@ -14,6 +14,7 @@ from django.db import transaction
 from recovery.core.kernel import KernelLine, read_line
 from recovery.core.source_options import Source
 from recovery.models import Cluster, KernelLog, Node, NodeEvent
+from recovery.pipeline.source_read import GoOn, always
 from recovery.sources import kernel_log, loki
 from recovery.sources.cursor import Cursor
 
@@ -33,7 +34,7 @@ class Read:
     remedy: str = ""
 
 
-def from_files(cluster: Cluster, *, now: datetime) -> Read:
+def from_files(cluster: Cluster, *, now: datetime, go_on: GoOn = always) -> Read:
     """Read on in the cluster's kernel log files and store what they tell of. A file that isn't there is no trouble."""
     pattern, zone = cluster.sources["kernel_log"], _zone(cluster)
     names = list(Node.objects.filter(cluster=cluster).values_list("name", flat=True)[:MOST_NODES])
@@ -43,6 +44,9 @@ def from_files(cluster: Cluster, *, now: datetime) -> Read:
     read = Read()
     seen_any = False
     for path, node in paths.items():
+        if seen_any and not go_on():
+            read.more = True
+            break
         row = known.get(path[:1000]) or KernelLog(cluster=cluster, path=path[:1000], node=node[:100])
         seen_any = _follow(row, pattern, zone, set(names), read, now=now) or seen_any
     if not seen_any and not read.trouble:

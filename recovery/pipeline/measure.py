@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.conf import settings
+
 from recovery.core.source_options import Source, active, every_s
 from recovery.models import Cluster, Reading, SourceHealth
 from recovery.pipeline import kernel_events, measure_gpus, push
 from recovery.pipeline.leasing import Clock, with_lease
+from recovery.pipeline.source_read import GoOn
 from recovery.sources.http_get import Trouble
 
 KEPT = timedelta(days=14)  # readings are for what runs and for what ended lately
@@ -56,17 +59,18 @@ def measure_source(pk: int, *, clock: Clock) -> None:
         if cluster is None or row.source not in active(cluster.sources):
             return None
         now = clock()
-        return now + _ask(row, cluster, now=now)
+        enough = now + timedelta(seconds=settings.LEASE_S / 2)
+        return now + _ask(row, cluster, now=now, go_on=lambda: clock() < enough)
 
     with_lease(SourceHealth, pk, look, clock=clock)
 
 
-def _ask(row: SourceHealth, cluster: Cluster, *, now: datetime) -> timedelta:
+def _ask(row: SourceHealth, cluster: Cluster, *, now: datetime, go_on: GoOn) -> timedelta:
     """Until the next look."""
     source = Source(row.source)
     every = timedelta(seconds=every_s(cluster.sources, source))
     try:
-        told = _READERS[source](cluster, row, now)
+        told = _READERS[source](cluster, row, now, go_on)
     except Trouble as trouble:
         _store(row, now=now, trouble=trouble.sentence, remedy=trouble.remedy)
         return max(every, min(every * SLOWER, LONGEST))
@@ -85,25 +89,25 @@ def _store(row: SourceHealth, *, now: datetime, trouble: str, remedy: str, **fie
     )  # fmt: skip
 
 
-def _prometheus(cluster: Cluster, row: SourceHealth, now: datetime) -> Told:
-    stored, attempts = measure_gpus.measure(cluster, now=now)
+def _prometheus(cluster: Cluster, row: SourceHealth, now: datetime, go_on: GoOn) -> Told:
+    stored, attempts = measure_gpus.measure(cluster, now=now, go_on=go_on)
     return Told(detail=f"new readings: {stored}, attempts that they are of: {attempts}")
 
 
-def _kernel_log(cluster: Cluster, row: SourceHealth, now: datetime) -> Told:
-    read = kernel_events.from_files(cluster, now=now)
+def _kernel_log(cluster: Cluster, row: SourceHealth, now: datetime, go_on: GoOn) -> Told:
+    read = kernel_events.from_files(cluster, now=now, go_on=go_on)
     detail = f"files: {read.files}, new lines of faults: {read.events}"
     return Told(detail=detail, more=read.more, trouble=read.trouble, remedy=read.remedy)
 
 
-def _loki(cluster: Cluster, row: SourceHealth, now: datetime) -> Told:
+def _loki(cluster: Cluster, row: SourceHealth, now: datetime, go_on: GoOn) -> Told:
     since = row.position.get("until")
     read, until = kernel_events.from_loki(cluster, since=datetime.fromisoformat(since) if since else None, now=now)
     detail, position = f"new lines of faults: {read.events}", dict[str, object](until=until.isoformat())
     return Told(detail=detail, position=position, more=read.more, trouble=read.trouble, remedy=read.remedy)
 
 
-_READERS: dict[Source, Callable[[Cluster, SourceHealth, datetime], Told]] = {
+_READERS: dict[Source, Callable[[Cluster, SourceHealth, datetime, GoOn], Told]] = {
     Source.PROMETHEUS: _prometheus, Source.KERNEL_LOG: _kernel_log, Source.LOKI: _loki,
 }  # fmt: skip
 

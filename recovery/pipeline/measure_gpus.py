@@ -17,6 +17,7 @@ from recovery.core.source_options import Source, every_s
 from recovery.core.types import GpuFacts, JobState
 from recovery.models import Attempt, Cluster, Reading
 from recovery.pipeline import kernel_events
+from recovery.pipeline.source_read import GoOn, always
 from recovery.sources import prometheus
 from recovery.sources.prometheus import Measured
 
@@ -28,7 +29,7 @@ MOST_XIDS = 50
 OLD_SAMPLES = timedelta(minutes=1)  # between two scrapes Prometheus answers with the sample of the one before
 
 
-def measure(cluster: Cluster, *, now: datetime) -> tuple[int, int]:
+def measure(cluster: Cluster, *, now: datetime, go_on: GoOn = always) -> tuple[int, int]:
     """Ask once for all running attempts; how many readings were stored, of how many attempts. Raises Trouble."""
     measured = Exists(Reading.objects.filter(attempt=OuterRef("pk")))
     running = list(
@@ -40,7 +41,7 @@ def measure(cluster: Cluster, *, now: datetime) -> tuple[int, int]:
     jobs = sorted({attempt.job.job_id for attempt in running})
     if not running:
         return 0, 0
-    found = prometheus.measure(cluster.sources, nodes=nodes, jobs=jobs, now=now)
+    found = prometheus.measure(cluster.sources, nodes=nodes, jobs=jobs, now=now, go_on=go_on)
     rows = list(_rows(found, running, by_job=cluster.sources.get("prometheus_by") == "job", now=now))
     rows = _without_known_xids(rows)
     told = _as_events([row for row in rows if row.name == "xid" and row.attempt.was_measured])  # type: ignore[attr-defined]

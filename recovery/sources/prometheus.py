@@ -7,7 +7,7 @@ node_exporter's InfiniBand collector (label `instance`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -39,9 +39,10 @@ class Measured:
 
 
 def measure(
-    sources: Mapping[str, str], *, nodes: Sequence[str], jobs: Sequence[str], now: datetime
+    sources: Mapping[str, str], *, nodes: Sequence[str], jobs: Sequence[str], now: datetime,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> list[Measured]:  # fmt: skip
-    """What Prometheus has of these nodes (or jobs) at `now`. Raises Trouble."""
+    """What Prometheus has of these nodes (or jobs) at `now`. Raises Trouble, also once `go_on` says no."""
     server, by_job = Server.of("prometheus", sources), sources.get("prometheus_by") == "job"
     asked = jobs if by_job else nodes
     found: list[Measured] = []
@@ -51,10 +52,19 @@ def measure(
             query = sources.get(f"prometheus_query_{name}") or default
             if not query or (by_job and "$nodes" in query):
                 continue
+            if not go_on():
+                raise _too_slow(server, start, asked, what="jobs" if by_job else "nodes")
             text = fill(query, sources, nodes=() if by_job else some, jobs=some if by_job else ())
             answer = ask(server, "/api/v1/query", form={"query": text, "time": f"{now.timestamp():.3f}"})
             found += _vector(name, answer, sources)
     return found
+
+
+def _too_slow(server: Server, done: int, asked: Sequence[str], *, what: str) -> Trouble:
+    return Trouble(
+        f"{server.url} answers too slowly: of {len(asked)} {what} {done} were asked about in the time that there is.",
+        "Let the options that begin with prometheus_query name recording rules, which Prometheus answers at once.",
+    )
 
 
 def fill(query: str, sources: Mapping[str, str], *, nodes: Sequence[str], jobs: Sequence[str]) -> str:

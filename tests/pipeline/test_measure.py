@@ -16,6 +16,7 @@ from recovery.models import Cluster, Incident, Node, NodeEvent, Reading, SourceH
 from recovery.pipeline import kernel_events, measure
 from recovery.pipeline.facts import attempt_facts
 from recovery.pipeline.measure_gpus import gpu_facts
+from recovery.sources import kernel_log
 from tests.pipeline.conftest import Desk
 from tests.sources.site_server import Site, running_site, streams, vector
 
@@ -101,6 +102,22 @@ def test_a_failing_prometheus_is_shown_and_changes_nothing_else(desk: Desk, site
     desk.step(13)
     desk.tick()
     assert (desk.attempt.blind_reason, Incident.objects.count()) == ("", 0)
+
+
+def test_a_slow_prometheus_is_given_up_in_time_and_shown(desk: Desk, site: Site) -> None:
+    """Who goes on asking is ended with the lease, and nobody ever learns why there are no readings."""
+    train(desk)
+    name_sources(prometheus_url=site.url)
+
+    def slowly(path: str, given: dict[str, str]) -> Any:
+        desk.now += timedelta(seconds=30)
+        return 200, vector([])
+
+    site.answer = slowly
+    health = look(desk)
+    assert "too slowly" in health.trouble
+    assert "recording rules" in health.remedy
+    assert len(site.asked) == 2
 
 
 def test_idle_gpus_make_no_hang_by_themselves_and_one_surer(desk: Desk, site: Site) -> None:
@@ -239,6 +256,28 @@ def test_kernel_lines_become_events_of_nodes_each_once(desk: Desk, tmp_path: Pat
     assert list(NodeEvent.objects.order_by("at").values_list("node", "reason", "source")) == [
         ("n1", XID, "kernel log"), ("n2", XID, "kernel log"),
     ]  # fmt: skip
+
+
+def test_kernel_logs_that_there_is_no_time_for_are_read_in_the_next_look(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(desk)
+    nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
+    for node in nodes:
+        (tmp_path / f"{node}.kern").write_text(f"{stamp(desk.now)} {node} kernel: {XID}\n")
+    read_on = kernel_log.read_on
+
+    def slowly(*given: Any) -> Any:
+        got = read_on(*given)
+        desk.now += timedelta(seconds=0 if got is None else 30)
+        return got
+
+    monkeypatch.setattr(kernel_log, "read_on", slowly)
+    name_sources(kernel_log=f"{tmp_path}/%N.kern")
+    look(desk, 1)
+    assert 0 < NodeEvent.objects.count() < len(nodes)
+    look(desk, 1)
+    assert set(NodeEvent.objects.values_list("node", flat=True)) == set(nodes)
 
 
 def test_one_file_for_all_nodes_names_them_in_each_line(desk: Desk, tmp_path: Path) -> None:
