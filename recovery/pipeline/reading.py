@@ -25,7 +25,7 @@ from recovery.core.phases import next_phase
 from recovery.core.types import JobState, Phase, Sample, Signal, SignalKind
 from recovery.models import Attempt, LogFile
 from recovery.pipeline.log_files import MOST_FOLLOWED, TOO_MANY, log_files, new_row, rows_before
-from recovery.pipeline.source_read import MOST_SIGNALS, GoOn, SourceRead, always, nothing
+from recovery.pipeline.source_read import MOST_SIGNALS, RESTARTED, GoOn, SourceRead, always, nothing
 from recovery.sources.cursor import Cursor
 from recovery.sources.find_logs import FoundLog
 from recovery.sources.job_logs import LogRead, read_end, read_log
@@ -233,10 +233,12 @@ def _own(look: Look) -> list[Signal]:
     if not follows or attempt.read_at is not None or attempt.started_at is None:
         return signals
     own: list[Signal] = []
-    earlier: dict[str, bool] = {}
+    since = attempt.started_at - CLOCKS
+    # what stands before the first date of a file is as old as that
+    earlier = {signal.file: signal.at < since for signal in reversed(signals) if signal.at is not None}
     for signal in signals:
         if signal.at is not None:
-            earlier[signal.file] = signal.at < attempt.started_at - CLOCKS
+            earlier[signal.file] = signal.at < since
         if not earlier.get(signal.file, False):
             own.append(signal)
     return own
@@ -291,6 +293,9 @@ def _update_attempt(look: Look, *, now: datetime) -> None:
 
 def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
     if signal.kind is SignalKind.PROGRESS and signal.step is not None:
+        if signal.step <= attempt.places.get(REACHED, {}).get(_teller(signal), -1) and attempt.places.get(RESTARTED):
+            attempt.places[RESTARTED] = False
+            _goes_back(attempt, signal.step - 1)
         if attempt.first_step is None:
             attempt.first_step, attempt.first_step_at = signal.step, signal.at
             attempt.places["first_step"] = {"file": signal.file, "line": signal.line}

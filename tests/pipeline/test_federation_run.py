@@ -52,6 +52,18 @@ def test_a_job_that_moved_reads_on_where_the_other_cluster_stopped(
     assert (second.first_step, second.fresh_start) == (3, False)
 
 
+def test_what_stands_before_the_first_date_of_an_attempt_before_is_as_old(
+    moved: tuple[Attempt, Attempt], tmp_path: Path
+) -> None:
+    """Nobody had read the file, and its first line, a start from scratch, has no date."""
+    _, second = moved
+    add(tmp_path, FRESH, megatron(9, stamp=f"{ago(1850):%Y-%m-%d %H:%M:%S.%f}"), ECC)
+    add(tmp_path, megatron(5, stamp=f"{ago(820):%Y-%m-%d %H:%M:%S.%f}"))
+    look = ingest(second, now=ago(800))
+    assert [(signal.kind, signal.step) for signal in look.signals] == [("progress", 5)]
+    assert (second.first_step, second.fresh_start) == (5, False)
+
+
 @pytest.mark.parametrize("same", [{"federation": "other"}, {"federation": ""}])
 def test_a_namesake_of_another_federation_is_another_job(tmp_path: Path, settings: Any, same: dict[str, str]) -> None:
     settings.LOG_ROOTS = [str(tmp_path)]
