@@ -21,12 +21,13 @@ from recovery.core.types import Phase, Signal, SignalKind
 from recovery.models import Attempt, LogFile
 from recovery.models.progress import METRICS_ROW
 from recovery.pipeline.log_files import LONGEST_PATH, new_row, rows_before
-from recovery.pipeline.source_read import MOST_SIGNALS, GoOn, SourceRead, always, nothing, within_life
+from recovery.pipeline.source_read import MOST_SIGNALS, RESTARTED, GoOn, SourceRead, always, nothing, within_life
 from recovery.sources.cursor import Cursor
 from recovery.sources.job_logs import read_log
 from recovery.sources.metrics_files import Iteration, find_files, read_cycles, read_iteration
 
 KEYS = ("metrics", "nvrx_iteration_file", "nvrx_cycle_dir")
+WORKERS = "workers"  # in Attempt.places: their last start that was seen
 MEMORY = "metrics"  # within what the parser of the attempt remembers
 PASSES = 16
 MOST_FILES = 500  # of one attempt in its whole life
@@ -217,8 +218,13 @@ def workers_started(attempt: Attempt) -> datetime | None:
 
 
 def _begin_anew(attempt: Attempt) -> None:
-    """Workers that were started anew load, compile and warm up: before their first step no silence is a hang."""
+    """Workers that were started anew load, compile and warm up: before their first step no silence is a hang.
+
+    Nor is it silence when they do steps again that were done before.
+    """
     at, last = workers_started(attempt), attempt.last_progress_at
+    if at is not None and attempt.places.get(WORKERS) != at.isoformat():
+        attempt.places[WORKERS], attempt.places[RESTARTED] = at.isoformat(), True
     if at is not None and Phase(attempt.phase) in _AT_WORK and (last is None or last <= at):
         attempt.phase, attempt.phase_since = Phase.FIRST_STEP, at
 
