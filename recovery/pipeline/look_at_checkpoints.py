@@ -60,7 +60,8 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
         return _take_the_word(attempt, run, "No checkpoint folder is known.", now=now)
     there = Checkpoint.objects.filter(run=run).exclude(state=CheckpointState.MISSING).order_by("-step", "-pk")
     known = {row.path: row for row in there[:KNOWN]}
-    found = scan(folder, roots=settings.CHECKPOINT_ROOTS, newest=NEWEST, settled=_settled(known))
+    roots, settled = settings.CHECKPOINT_ROOTS, _settled(known)
+    found = scan(folder, roots=roots, newest=NEWEST, settled=settled, worlds=_worlds(known))
     _note_tracker(attempt, found, now=now)
     trouble = f"{found.error} {found.remedy}" if found.error else NOT_THERE if _never_seen(run, found) else ""
     _note_trouble(attempt, trouble)
@@ -155,6 +156,14 @@ def _settled(known: Mapping[str, Checkpoint]) -> dict[str, str]:
     """The fingerprints of those that were seen complete: what has not changed since is not opened again."""
     complete = {path: row for path, row in known.items() if row.state == CheckpointState.COMPLETE}
     return {path: row.fingerprint for path, row in complete.items() if row.fingerprint}
+
+
+def _worlds(known: Mapping[str, Checkpoint]) -> dict[str, int]:
+    """How many ranks wrote each, as far as the log of the attempt that did tells."""
+    writers = {path: row.attempt_id for path, row in known.items() if row.attempt_id}
+    attempts = Attempt.objects.filter(pk__in=set(writers.values()))
+    told = dict(attempts.values_list("pk", "parser_memory__ranks__world"))  # kept there by core/logs/ranks.py
+    return {path: told[pk] or 0 for path, pk in writers.items()}
 
 
 def _learn_folder(attempt: Attempt, run: Run) -> str:

@@ -12,6 +12,7 @@ from recovery.models import Checkpoint, Run
 from recovery.pipeline.foresee import ELSEWHERE, history_of
 from recovery.pipeline.look_at_checkpoints import FOLDER, LOOK_AGAIN, NOT_THERE, look_at_checkpoints
 from tests.pipeline.conftest import Desk
+from tests.sources import trainer_folders
 
 
 def save_by_word(desk: Desk, step: int) -> None:
@@ -45,6 +46,30 @@ def test_the_word_counts_however_long_the_path_is(desk: Desk) -> None:
     row = Checkpoint.objects.get()
     assert (row.step, row.state, len(row.path) <= 1000) == (10, CheckpointState.COMPLETE, True)
     assert "characters" in row.detail
+
+
+def test_shards_are_counted_against_the_ranks_that_their_own_job_had(desk: Desk) -> None:
+    """Whoever looks at them later, with however many ranks."""
+    desk.submit()
+    desk.start()
+    desk.say("[2026-12-28 05:01:38,135] [INFO] [launch.py:180:main] dist_world_size=5")
+    desk.train(1, 10)
+    trainer_folders.deepspeed(desk.checkpoints, 10)  # four shards
+    says = f"[{desk.now:%Y-%m-%d %H:%M:%S,000}] [INFO] [logging.py:107:log_dist] [Rank 0]"
+    desk.say(f"{says} [Torch] Checkpoint global_step10 is about to be saved!")
+    desk.tick(times=4)
+    row = Checkpoint.objects.get()
+    assert (row.state, row.detail) == (
+        CheckpointState.TORN, "There are ZeRO shards of 4 ranks; its job's log tells of 5.",
+    )  # fmt: skip
+    desk.slurm.requeue("1", hold=False)
+    desk.tick()
+    desk.start()
+    desk.say("[2026-12-28 06:01:38,135] [INFO] [launch.py:180:main] dist_world_size=4")
+    desk.train(1, 2)
+    desk.tick(seconds=LOOK_AGAIN.total_seconds() + 1, times=2)
+    row.refresh_from_db()
+    assert (row.attempt.number if row.attempt else None, row.state) == (0, CheckpointState.TORN)
 
 
 def test_a_folder_without_a_word_has_no_checkpoint(desk: Desk) -> None:

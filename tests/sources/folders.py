@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from recovery.core.checkpoints import CheckpointLook
-from recovery.sources.checkpoints import FolderScan, scan_checkpoints
+from recovery.sources.checkpoints import NO_WORLDS, FolderScan, scan_checkpoints
 
 TRACKER = "latest_checkpointed_iteration.txt"
 
@@ -41,8 +42,8 @@ def write(path: Path, size: int) -> None:
     os.utime(path, ns=(0, 10**9))
 
 
-def scan(folder: Path, *, newest: int = 20) -> FolderScan:
-    return scan_checkpoints(str(folder), roots=[str(folder.parent)], newest=newest)
+def scan(folder: Path, *, newest: int = 20, worlds: Mapping[str, int] = NO_WORLDS) -> FolderScan:
+    return scan_checkpoints(str(folder), roots=[str(folder.parent)], newest=newest, worlds=worlds)
 
 
 def look(folder: Path, step: int) -> CheckpointLook:

@@ -310,6 +310,20 @@ def test_a_run_that_goes_on_with_fewer_ranks_writes_more_in_each(run: Path) -> N
     assert states(run)[2] is COMPLETE
 
 
+def test_the_shards_of_all_ranks_that_the_log_tells_of_are_needed(run: Path) -> None:
+    trainers.deepspeed(run, 1)
+    path = str(run / "global_step1")
+
+    def of(world: int) -> tuple[CheckpointState, str]:
+        (found,) = scan(run, worlds={path: world}).looks
+        return verdict(found)
+
+    assert of(5) == (TORN, "There are ZeRO shards of 4 ranks; its job's log tells of 5.")
+    for world in (0, 2, 4):  # the log may tell of a part of the ranks
+        assert of(world) == (COMPLETE, "")
+    assert of(8) == (COMPLETE, "")  # two groups of ranks that have the same
+
+
 # Composer, fairseq: files in the run's folder
 
 

@@ -3,6 +3,7 @@
 Four kinds of line tell: `[rank3]: host n2 pid 4711` (and `12: host n2 pid 4711` under srun's labels), the failure
 report of torchelastic (`host : n2`, then `rank : 3`), NCCL's (`n2:4711:4800 [0] NCCL INFO … rank 3 nranks 16`), and
 what a job prints of Slurm's variables in one line (`SLURM_PROCID=3 … SLURMD_NODENAME=n2`, in any order).
+How many ranks there are at least is kept as well: NCCL's lines, DeepSpeed's launcher and Lightning tell.
 A log can claim anything: where the attempt's nodes are known, no other name is believed.
 """
 
@@ -22,7 +23,9 @@ _HOST_PID = re.compile(r"host:? " + _NAME + r" pid:? ?[0-9]{1,10}\b")
 _BARE_NAME = re.compile(_NAME + r"$")
 _NCCL = re.compile(_NAME + r":[0-9]{1,10}:[0-9]{1,10} \[[0-9]{1,4}\] NCCL ")
 _NCCL_RANK = re.compile(r" rank ([0-9]{1,7}) nranks ([0-9]{1,7})\b")  # begins with text: found fast
-TELLING = (" nranks ", "host", "SLURM_PROCID")
+_WORLD = re.compile(r"(?: dist_world_size=|, MEMBER: [0-9]{1,7}/)([0-9]{1,7})$")
+_WORLDS = (" dist_world_size=", ", MEMBER: ")
+TELLING = (" nranks ", "host", "SLURM_PROCID", *_WORLDS)
 _PROCID = re.compile(r"\bSLURM_PROCID ?[=:] ?([0-9]{1,7})\b")
 _NODENAME = re.compile(r"\b(?:SLURMD_NODENAME|HOSTNAME|host(?:name)?) ?[=:] ?" + _NAME + r"(?![A-Za-z0-9._-])")
 _BLOCK_FIELD = re.compile(r" {0,16}(time|host|rank|exitcode|error_file|traceback) {0,12}: (\S{1,300})")
@@ -74,6 +77,9 @@ class RankMap:
         elif "SLURM_PROCID" in line.text:
             self.interrupt()
             return self._variables(line)
+        elif found := _WORLD.search(line.text):
+            self.interrupt()
+            self._note_world(found[1])
         elif self._nodes and line.task is not None and (found := _BARE_NAME.match(line.text)):
             self.interrupt()
             self._learn(line.rank, found[1])  # srun -l hostname; without known nodes any single word would do
@@ -93,6 +99,9 @@ class RankMap:
         if rank is not None and node and (len(self._map) < MAX_RANKS or str(rank) in self._map):
             self._map[str(rank)] = node
 
+    def _note_world(self, size: str) -> None:
+        self._memory["world"] = max(int(size), self._memory.get("world", 0))
+
     def _variables(self, line: CleanLine) -> Place:
         rank, node = _PROCID.search(line.text), _NODENAME.search(line.text)
         if rank is None or node is None:
@@ -105,7 +114,7 @@ class RankMap:
         if rank_said := _NCCL_RANK.search(line.text):
             rank = int(rank_said[1])
             self._learn(rank, found[1])
-            self._memory["world"] = max(int(rank_said[2]), self._memory.get("world", 0))
+            self._note_world(rank_said[2])
         return Place(rank=rank, node=self.known(found[1]))
 
     def _in_block(self, text: str) -> Place | None:
@@ -130,7 +139,7 @@ def may_tell(text: str, *, labelled: bool) -> bool:
 
     It holds one of TELLING, or is a single word with a label.
     """
-    if (" nranks " in text and " NCCL " in text) or "SLURM_PROCID" in text:
+    if (" nranks " in text and " NCCL " in text) or "SLURM_PROCID" in text or any(each in text for each in _WORLDS):
         return True
     if "host" in text and (_HOST_PID.match(text) or _BLOCK_FIELD.match(text)):
         return True

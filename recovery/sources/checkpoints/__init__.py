@@ -27,6 +27,7 @@ MOST_FILES = 60_000  # files whose size is asked for in one scan
 DETAIL_CHARS = 300
 LONGEST_FOLDER = 700  # characters: with any name in it a path has no more than the 1000 that the table holds
 NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_WORLDS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,16 +49,21 @@ class FolderScan:
 
 
 def scan_checkpoints(
-    directory: str, *, roots: Sequence[str], newest: int = 20, settled: Mapping[str, str] = NOTHING
+    directory: str,
+    *,
+    roots: Sequence[str],
+    newest: int = 20,
+    settled: Mapping[str, str] = NOTHING,
+    worlds: Mapping[str, int] = NO_WORLDS,
 ) -> FolderScan:
     """Look at the `newest` checkpoints (by step) in `directory`. Never raises on account of what is there.
 
     `settled` are the fingerprints of checkpoints, by path, that are known to be complete: where nothing has changed,
-    their files are not opened again.
+    their files are not opened again. `worlds` says, by path, how many ranks wrote a checkpoint, where that is known.
     """
     try:
         with opened_folder(directory, roots=roots, setting=ROOTS_SETTING) as at:
-            return _scan(at, directory, roots, newest, settled)
+            return _scan(at, directory, roots, newest, settled, worlds)
     except NotThere:
         return FolderScan(looks=(), tracker_step=None, error="", remedy="", missing=True)
     except Refused as refused:
@@ -70,7 +76,9 @@ def _failed(refused: Refused) -> FolderScan:
     return FolderScan(looks=(), tracker_step=None, error=refused.sentence, remedy=refused.remedy, missing=False)
 
 
-def _scan(at: int, directory: str, roots: Sequence[str], newest: int, settled: Mapping[str, str]) -> FolderScan:
+def _scan(
+    at: int, directory: str, roots: Sequence[str], newest: int, settled: Mapping[str, str], worlds: Mapping[str, int]
+) -> FolderScan:
     if len(directory) > LONGEST_FOLDER:
         sentence = (
             f"The path {show(directory)} has more than {LONGEST_FOLDER} characters, so nothing of it can be kept."
@@ -90,6 +98,7 @@ def _scan(at: int, directory: str, roots: Sequence[str], newest: int, settled: M
     markers = set(names)
     for listing in listings:
         listing.marked = layout.marker(listing.key) in markers
+        listing.world = worlds.get(listing.path, 0)
     if os.fstat(at).st_nlink == 0:  # the folder itself was removed while we looked
         raise NotThere(directory)
     verdicts = layout.judge(listings, tracker)

@@ -32,14 +32,15 @@ class Listing:
     `files` are the regular files and `odd` all else that isn't a folder (links, pipes), both by path below the folder.
     Where a checkpoint is no folder, they are its files in the run's folder. `inside` is the verdict on each file that
     was looked into, `texts` what was read of those that name others. `marked` tells that a marker beside it says that
-    it is being written, `settled` that it was complete before and nothing has changed. `trouble` says what couldn't be
-    looked at, or "".
+    it is being written, `settled` that it was complete before and nothing has changed. `world` is how many ranks wrote
+    it, 0 where that is not known. `trouble` says what couldn't be looked at, or "".
     """
 
     step: int
     path: str
     key: str = ""
     marked: bool = False
+    world: int = 0
     settled: bool = False
     inside: dict[str, Verdict] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)

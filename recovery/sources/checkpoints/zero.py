@@ -33,7 +33,8 @@ def flaw(listing: Listing, below: str = "") -> str:
     gap = hole(model)
     if gap is not None:
         return f"mp_rank_{gap:02d}_model_states.pt is missing."
-    return _zero_flaw(shards["optim"], shards["model"]) or _layers_flaw(names)
+    every = _zero_flaw(shards["optim"], shards["model"]) or _layers_flaw(names)
+    return every or _count_flaw(len(set(shards["optim"])), listing.world)
 
 
 def _zero_flaw(optim: list[tuple[int, int]], model: list[tuple[int, int]]) -> str:
@@ -48,6 +49,13 @@ def _zero_flaw(optim: list[tuple[int, int]], model: list[tuple[int, int]]) -> st
         if there and lost is not None:
             return f"zero_pp_rank_{lost[0]}_mp_rank_{lost[1]:02d}_{kind}_states.pt is missing."
     return "The ZeRO shards of the optimizer are missing." if not optim else ""
+
+
+def _count_flaw(shards: int, world: int) -> str:
+    """Each rank writes one. Where ranks have the same (MiCS), the first group of them does: then its size divides."""
+    if not 0 < shards < world or world % shards == 0:
+        return ""
+    return f"There are ZeRO shards of {shards} ranks; its job's log tells of {world}."
 
 
 def _layers_flaw(names: list[str]) -> str:

@@ -102,6 +102,22 @@ def test_the_memory_of_ranks_is_bounded() -> None:
     assert len(parser.memory["ranks"]["map"]) == MAX_RANKS
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "n1:4711:4800 [0] NCCL INFO comm 0x1 rank 3 nranks 16 cudaDev 0 busId 1b000 - Init START",
+        "[2026-12-28 05:01:38,135] [INFO] [launch.py:180:main] dist_world_size=16",
+        "Initializing distributed: GLOBAL_RANK: 3, MEMBER: 4/16",
+        "3: Initializing distributed: GLOBAL_RANK: 3, MEMBER: 4/16",
+    ],
+)
+def test_how_many_ranks_there_are_is_kept(line: str) -> None:
+    parser = LogParser()
+    smaller = "n1:4711:4800 [0] NCCL INFO comm 0x2 rank 1 nranks 4 cudaDev 0 busId 1b000 - Init START"
+    parser.feed_bytes(LogBytes(data=f"{line}\n{smaller}\n".encode(), file="/logs/a"))
+    assert parser.memory["ranks"]["world"] == 16
+
+
 def _in_file(text: str, *, rank: int | None = None, node: str = "") -> list[Signal]:
     parser = LogParser(nodes=("n1", "n2"))
     parser.feed(log_line("[rank3]: host n2 pid 4711"))
