@@ -15,7 +15,7 @@ from recovery.core.diagnose.catalogue import RULES_BY_ID, Rule, match_event
 from recovery.core.speech import duration
 from recovery.core.types import AttemptFacts, Evidence, FailureClass, NodeState, Role, SignalKind
 
-BEFORE = timedelta(minutes=2)  # a step that was under way when a node went may still be reported
+BEFORE = timedelta(minutes=2)  # so much later a step may be reported, and be read, that was under way when a node went
 # What ends the work of a rank while Slurm still runs the job. Not user errors: an evaluation may print them by the
 # hundred and go on. Nor what is said of storage: that comes back.
 C = FailureClass
@@ -90,6 +90,7 @@ def _node(facts: AttemptFacts, since: datetime) -> Witness | None:
 
 
 def _line(facts: AttemptFacts, since: datetime) -> Witness | None:
+    since = _last_report(facts, since)
     reports = {s.file: s.line for s in facts.signals if s.kind is SignalKind.PROGRESS}
     for signal in facts.signals:
         # one without a time of its own came later where it stands below the last report of its file
@@ -104,6 +105,13 @@ def _line(facts: AttemptFacts, since: datetime) -> Witness | None:
             )  # fmt: skip
             return Witness(True, "its log tells of a fault since", (evidence,))
     return None
+
+
+def _last_report(facts: AttemptFacts, since: datetime) -> datetime:
+    """By the log's own times. Progress counts from when we read it, and a fault that stood below it then is later."""
+    if since != facts.last_progress_at or not facts.samples:
+        return since
+    return min(since, max(facts.samples[-1].at, since - BEFORE))
 
 
 def _stops(rule: Rule) -> bool:

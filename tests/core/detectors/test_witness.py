@@ -101,6 +101,15 @@ def test_a_line_without_a_time_counts_where_it_stands_below_the_last_report() ->
     assert not hangs(silent(310, signals=before))
 
 
+def test_a_fault_that_was_read_together_with_the_last_report_came_after_it() -> None:
+    """Progress counts from when it was read; the lines have the times of their log."""
+    read_at = {"last_progress_at": at(LAST + 30)}
+    assert hangs(silent(340, signals=said(TIMED_OUT, LAST), **read_at))
+    assert not hangs(silent(340, signals=said(TIMED_OUT, LAST - 10), **read_at))
+    late = {"last_progress_at": at(LAST + 500)}  # a clock that is behind by so much says nothing of what came when
+    assert not hangs(silent(840, signals=said(TIMED_OUT, LAST + 300), **late))
+
+
 def reason(facts: AttemptFacts) -> str:
     (finding,) = detect(facts, LIMITS)
     return finding.reason
