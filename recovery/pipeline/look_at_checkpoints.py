@@ -6,6 +6,7 @@ read, is not there or its layout is not recognised, the trainer's own word count
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -33,6 +34,10 @@ TRACKER = "tracker"  # in an attempt's places: noted at the first look at its fo
 FOLDER = "folder"  # likewise: why its folder could not be judged when it was last looked into
 NOT_THERE = (
     "The folder is not there. If the job has saved, mount its file system where the desk runs or correct its path."
+)
+UNMOUNTED = (
+    "The folder is gone, and nothing else is where it was: its file system may not be mounted here any more. What was "
+    "seen in it last still counts. Mount it, or correct the path."
 )
 BY_WORD = "By the trainer's own word. "
 LOOK_AGAIN = timedelta(minutes=10)  # so often also into a folder that seems unchanged: parts of old ones may be damaged
@@ -63,7 +68,7 @@ def look_at_checkpoints(attempt: Attempt, *, now: datetime, scan: Scan = scan_ch
     roots, settled = settings.CHECKPOINT_ROOTS, _settled(known)
     found = scan(folder, roots=roots, newest=NEWEST, settled=settled, worlds=_worlds(known))
     _note_tracker(attempt, found, now=now)
-    trouble = f"{found.error} {found.remedy}" if found.error else NOT_THERE if _never_seen(run, found) else ""
+    trouble = f"{found.error} {found.remedy}" if found.error else _why_missing(run, folder) if found.missing else ""
     _note_trouble(attempt, trouble)
     if trouble:
         _note_folder(run, mark, now=now)
@@ -87,9 +92,22 @@ def still_complete(row: Checkpoint) -> bool:
     return look.state is CheckpointState.COMPLETE and row.fingerprint in ("", look.fingerprint)
 
 
-def _never_seen(run: Run, found: FolderScan) -> bool:
-    """Whether the folder is not there and never was: the desk's host may not have that file system at all."""
-    return found.missing and not Checkpoint.objects.filter(run=run).exclude(path__contains=WORD_PATH).exists()
+def _why_missing(run: Run, folder: str) -> str:
+    """Why it is not known what became of a folder that is not there; "" where it was removed, and all in it with it."""
+    if not Checkpoint.objects.filter(run=run).exclude(path__contains=WORD_PATH).exists():
+        return NOT_THERE  # and never was: the desk's host may not have that file system at all
+    return UNMOUNTED if _is_bare(str(PurePosixPath(folder).parent)) else ""
+
+
+def _is_bare(folder: str) -> bool:
+    """As an unmounted file system leaves its mount point, and all that is below it."""
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False
 
 
 def _note_trouble(attempt: Attempt, trouble: str) -> None:

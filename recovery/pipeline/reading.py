@@ -19,6 +19,7 @@ from django.conf import settings
 
 from recovery.core.blindness import Sight, blindness, next_change
 from recovery.core.detectors.hang import remember_wait
+from recovery.core.diagnose import elastic
 from recovery.core.logs import LogParser, heard
 from recovery.core.logs.own_pattern import OwnPattern
 from recovery.core.phases import next_phase
@@ -307,6 +308,8 @@ def _apply(attempt: Attempt, signal: Signal, *, now: datetime) -> None:
     elif signal.kind is SignalKind.FRESH_START:
         attempt.fresh_start, attempt.restored_at, attempt.restored_step = True, signal.at, None
         _goes_back(attempt, 0)
+    elif signal.kind is SignalKind.FAILURE and signal.rule in elastic.ENDED:
+        attempt.places[RESTARTED] = True  # torchrun says at its defaults why workers ended, not that it starts new ones
 
 
 def _teller(signal: Signal) -> str:

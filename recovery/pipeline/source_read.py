@@ -16,7 +16,9 @@ from recovery.models import Attempt
 GoOn = Callable[[], bool]  # whether a look has time for more: a worker is ended that outlives its lease
 
 MOST_SIGNALS = 20_000  # of one source in one look, but for its last read: bounds memory
-RESTARTED = "restarted"  # in Attempt.places: its launcher has started the workers anew, and no step came again so far
+RESTARTED = (
+    "restarted"  # in Attempt.places: its launcher may have started the workers anew, and no step came again so far
+)
 SKEW = timedelta(seconds=90)  # a time further outside of the attempt's life than this is not believed
 
 

@@ -275,6 +275,13 @@ def test_an_incident_in_each_state_is_on_its_runs_page(read: Read) -> None:
     assert "an old case." in read(f"/jobs/{attempt.job_id}/")
 
 
+def test_why_the_folder_of_checkpoints_can_not_be_judged_stands_above_them(read: Read) -> None:
+    run = make_run()
+    make_checkpoint(run=run, step=20)
+    make_attempt(job=make_job(run=run), places={"folder": "Its file system may not be mounted."})
+    assert '<p class="body">Its file system may not be mounted.</p>' in read(f"/runs/{run.pk}/")
+
+
 def test_a_checkpoint_by_word_is_shown_where_it_was_said_to_be(read: Read) -> None:
     run = make_run()
     make_checkpoint(run=run, step=20, path="#step-20")

@@ -10,7 +10,14 @@ from pytest_django import Settings
 from recovery.core.types import CheckpointState
 from recovery.models import Checkpoint, Run
 from recovery.pipeline.foresee import ELSEWHERE, history_of
-from recovery.pipeline.look_at_checkpoints import FOLDER, LOOK_AGAIN, NOT_THERE, look_at_checkpoints
+from recovery.pipeline.look_at_checkpoints import (
+    FOLDER,
+    LOOK_AGAIN,
+    NOT_THERE,
+    UNMOUNTED,
+    look_at_checkpoints,
+    still_complete,
+)  # fmt: skip
 from tests.pipeline.conftest import Desk
 from tests.sources import trainer_folders
 
@@ -93,6 +100,29 @@ def test_a_folder_that_is_not_there_leaves_the_trainers_word(desk: Desk) -> None
     desk.tick(times=3)
     assert desk.attempt.places[FOLDER] == ""
     assert Checkpoint.objects.get(step=20).state == CheckpointState.COMPLETE
+
+
+def test_an_unmounted_file_system_removes_no_checkpoint(desk: Desk) -> None:
+    desk.checkpoints = desk.folder / "fs" / "team" / "run"
+    desk.checkpoints.mkdir(parents=True)
+    desk.run_with_checkpoint()
+    there, away = desk.folder / "fs", desk.folder / "away"
+    there.rename(away)
+    for bare in (False, True):
+        if bare:
+            there.mkdir()  # the mount point
+        desk.tick(seconds=LOOK_AGAIN.total_seconds() + 1, times=2)
+        assert desk.attempt.places[FOLDER] == UNMOUNTED
+        assert Checkpoint.objects.get().state == CheckpointState.COMPLETE
+        assert not still_complete(Checkpoint.objects.get()), "but nothing is restored from what can't be seen"
+    there.rmdir()
+    away.rename(there)
+    desk.tick(times=2)
+    assert desk.attempt.places[FOLDER] == ""
+    (there / "team" / "other").mkdir()
+    shutil.rmtree(desk.checkpoints)
+    desk.tick(times=2)
+    assert Checkpoint.objects.get().state == CheckpointState.MISSING
 
 
 def test_a_folder_that_was_removed_is_no_place_for_words(desk: Desk) -> None:

@@ -40,6 +40,26 @@ def test_steps_that_are_done_again_are_no_silence(seen_together: bool, desk: Des
     assert (desk.attempt.phase, desk.attempt.last_step) == ("training", 139)
 
 
+@pytest.mark.parametrize("load_line", [False, True])
+def test_steps_that_torchrun_has_done_again_are_no_silence(load_line: bool, desk: Desk) -> None:
+    """With --max-restarts; its log level hides that it starts them, not that they failed."""
+    desk.submit()
+    desk.start()
+    desk.tick()
+    desk.train(1, 200, every=10)
+    desk.say(
+        "E1130 05:01:38.135000 4711 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) "
+        "local_rank: 1 (pid: 4713) of binary: /usr/bin/python3"
+    )
+    if load_line:
+        desk.load(40)
+    for step in range(40, 140):
+        desk.step(step)
+        desk.tick(seconds=60)
+    assert not Incident.objects.exists()
+    assert (desk.attempt.phase, desk.attempt.last_step) == ("training", 139)
+
+
 def test_only_a_start_of_the_workers_takes_the_steps_back(desk: Desk, tmp_path: Path) -> None:
     run(desk, tmp_path)
     desk.step(40)
