@@ -127,6 +127,12 @@ _ORDER: dict[ActionKind, tuple[Step, ...]] = {
 }
 
 
+def lacking(kind: ActionKind, client: SlurmClient) -> str:
+    """Which of the action's calls the cluster has none of, with the remedy; "" where it has all."""
+    asked = (client.can(Operation(step)) for step in _ORDER[kind] if step is not Step.WRITE_TRACKER)
+    return next((f"{can.reason} {can.remedy}".strip() for can in asked if not can), "")
+
+
 def preview(target: Target, client: SlurmClient) -> list[str]:
     """The exact operations of an action, in order. Raises SlurmError for what can't be."""
     steps = list(_ORDER[target.kind])

@@ -17,6 +17,7 @@ from recovery.core.recommend import newest_complete
 from recovery.core.speech import duration
 from recovery.core.types import ActionKind, DecisionKind, JobState, Mode, Proposal
 from recovery.models import Action, Decision, Incident, Job, Node, Recommendation
+from recovery.pipeline.calls import lacking
 from recovery.pipeline.decide import OutOfDate, lock
 from recovery.pipeline.facts import attempt_facts
 from recovery.pipeline.fleet import open_outbreak
@@ -24,7 +25,7 @@ from recovery.pipeline.invalid import Invalid, needs_reason
 from recovery.pipeline.observe import ON_NODES
 from recovery.pipeline.others import in_picture, in_the_way
 from recovery.pipeline.proposals import Asked, build, draining, resuming
-from recovery.pipeline.recommend import NEEDS, store_recommendation
+from recovery.pipeline.recommend import store_recommendation
 from recovery.pipeline.ruling import note, rule
 from recovery.pipeline.subject import MARK, held_by_us, newest_execution, subject_of
 from recovery.pipeline.transition import LostRace, advance
@@ -199,9 +200,8 @@ def _store(
     client: SlurmClient,
     now: datetime,
 ) -> Recommendation:
-    for operation in NEEDS[found.action]:
-        if not (can := client.can(operation)):
-            raise Invalid([f"action: {can.reason} {can.remedy}".strip()])
+    if lack := lacking(found.action, client):
+        raise Invalid([f"action: {lack}"])
     said = f"{actor.name} proposes it: {reason.strip()}"[:300]
     proposal = _proposal(incident, found, exclude_nodes, said, now=now)
     new = S.AWAITING_DECISION if found.action.changes_scheduler else S.WATCHING

@@ -173,13 +173,13 @@ def read_pushed(attempt: Attempt, *, now: datetime, go_on: GoOn = always) -> Sou
         return SourceRead()
     found: list[Signal] = []
     keys: list[int] = []
-    waiting = list(unread(attempt)[: BATCHES_PER_LOOK + 1])
-    for batch in waiting[:BATCHES_PER_LOOK]:
+    batches = list(unread(attempt)[: BATCHES_PER_LOOK + 1])
+    for batch in batches[:BATCHES_PER_LOOK]:
         if keys and (len(found) > MOST_SIGNALS or not go_on()):
             break
         keys.append(batch.pk)
         found += _said_in(batch)
-    signals, more = tuple(within_life(found, attempt, now)), len(keys) < len(waiting)
+    signals, more = tuple(within_life(found, attempt, now)), len(keys) < len(batches)
 
     def done() -> None:
         if keys:

@@ -23,7 +23,7 @@ from recovery.core.types import (
     Restart,
 )
 from recovery.models import Attempt, Incident, Job, Recommendation
-from recovery.pipeline.calls import Target, command, preview
+from recovery.pipeline.calls import Target, command, lacking, preview
 from recovery.pipeline.facts import attempt_facts, current_rules, past_failures
 from recovery.pipeline.job_facts import facts_of_job
 from recovery.pipeline.marks import mark_for
@@ -31,24 +31,10 @@ from recovery.pipeline.others import in_picture, in_the_way
 from recovery.pipeline.scripts import keep_script
 from recovery.pipeline.subject import new_key, newest_execution, subject_of
 from recovery.pipeline.transition import advance
-from recovery.slurm.base import Operation, SlurmClient
+from recovery.slurm.base import SlurmClient
 
 # What is done to the job where it stands now, whatever execution of it failed.
 ON_NEWEST = frozenset({ActionKind.RELEASE, ActionKind.HOLD})
-# The calls without which an action can't be carried out; that of the key is tried, and not needed.
-NEEDS: dict[ActionKind, tuple[Operation, ...]] = {
-    ActionKind.REQUEUE: (Operation.REQUEUE,),
-    ActionKind.REQUEUE_EXCLUDING: (Operation.REQUEUE_HOLD, Operation.SET_EXCLUDED_NODES, Operation.RELEASE),
-    ActionKind.RELEASE: (Operation.RELEASE,),
-    ActionKind.HOLD: (Operation.HOLD,),
-    ActionKind.CANCEL: (Operation.CANCEL,),
-    ActionKind.RESUBMIT: (Operation.SUBMIT, Operation.CANCEL, Operation.RELEASE),
-    ActionKind.EXTEND_TIME_LIMIT: (Operation.SET_TIME_LIMIT,),
-    ActionKind.DRAIN: (Operation.DRAIN_NODE,),
-    ActionKind.RESUME: (Operation.RESUME_NODE,),
-    ActionKind.RESTORE_OLDER: (Operation.REQUEUE,),
-    ActionKind.NOTHING: (),
-}
 WHOLE = frozenset(
     {ActionKind.REQUEUE, ActionKind.REQUEUE_EXCLUDING, ActionKind.RESTORE_OLDER, ActionKind.CANCEL}
 )  # of a heterogeneous job
@@ -79,10 +65,10 @@ def recommend_incident(incident: Incident, *, client: SlurmClient, now: datetime
 
 def _as_can_be_done(proposal: Proposal, client: SlurmClient) -> Proposal:
     """What the cluster's back end has no call for is a person's to do by hand; its restart is verified all the same."""
-    can = next((can for operation in NEEDS[proposal.action] if not (can := client.can(operation))), None)
-    if can is None:
+    lack = lacking(proposal.action, client)
+    if not lack:
         return proposal
-    why = f"It can't be carried out from here. {can.reason} {can.remedy}".strip()
+    why = f"It can't be carried out from here. {lack}"
     return replace(
         proposal, action=ActionKind.NOTHING, exclude_nodes=(), parameters={},
         headline=f"To do by hand: {proposal.headline}", reasons=(*proposal.reasons, why),

@@ -22,10 +22,16 @@ from tests.factories import ago, make_outbreak, make_user
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_the_queue_is_decided_with_the_keyboard_alone(visit: Visitor, approver: User) -> None:
-    cheap, dear = make_question(), make_question()
+def two_questions() -> tuple[Question, Question]:
+    """The first waits for more GPUs, and so stands first in the queue."""
+    dear, cheap = make_question(), make_question()
     dear.recommendation.gpus_idle = 512
     dear.recommendation.save()
+    return dear, cheap
+
+
+def test_the_queue_is_decided_with_the_keyboard_alone(visit: Visitor, approver: User) -> None:
+    dear, cheap = two_questions()
     page = visit(approver)
     page.goto("/approvals/")
     row = page.locator(f"#case-{dear.incident.pk}")
@@ -98,9 +104,7 @@ def test_what_happens_meanwhile_leaves_the_chosen_row_chosen(visit: Visitor, app
 
 
 def test_the_focus_stays_where_it_is_although_its_row_moves_up(visit: Visitor, approver: User) -> None:
-    first, chosen = make_question(), make_question()
-    first.recommendation.gpus_idle = 512
-    first.recommendation.save()
+    first, chosen = two_questions()
     page = visit(approver)
     page.goto("/approvals/")
     connected(page)

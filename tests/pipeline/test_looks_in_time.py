@@ -55,17 +55,22 @@ def test_a_long_log_is_worked_off_over_several_looks_and_no_line_is_lost(desk: D
         assert LogFile.objects.get().line == sum(1 for _ in file)
 
 
+def read_one_after_the_other(desk: Desk, rows: type[SignalRow | Sample], count: int) -> None:
+    """So many files of one row each."""
+    look(desk)
+    assert 0 < rows.objects.count() < count
+    for _ in range(count):
+        look(desk)
+    assert rows.objects.count() == count
+
+
 def test_files_that_there_is_no_time_for_are_read_in_the_next_look(desk: Desk) -> None:
     desk.submit(comment=json.dumps({"recovery": {"log": f"{desk.folder}/*.out"}}))
     desk.start()
     desk.tick()
     for number in range(9):
         (desk.folder / f"{number}.out").write_text(f"{OOM}\n")
-    look(desk)
-    assert 0 < SignalRow.objects.count() < 9
-    for _ in range(9):
-        look(desk)
-    assert SignalRow.objects.count() == 9
+    read_one_after_the_other(desk, SignalRow, 9)
 
 
 def test_metrics_files_are_read_over_several_looks_within_memory(
@@ -91,11 +96,7 @@ def test_metrics_files_that_there_is_no_time_for_are_read_in_the_next_look(desk:
     desk.tick()
     for number in range(30):
         (tmp_path / f"metrics-{number:02}.jsonl").write_text(json.dumps({"step": number}) + "\n")
-    look(desk)
-    assert 0 < Sample.objects.count() < 30
-    for _ in range(30):
-        look(desk)
-    assert Sample.objects.count() == 30
+    read_one_after_the_other(desk, Sample, 30)
 
 
 def test_what_is_pushed_faster_than_it_is_read_is_read_over_several_looks(

@@ -37,6 +37,25 @@ def test_what_the_tracker_names_already_is_not_restored(case: Case) -> None:
         case.propose(ActionKind.RESTORE_OLDER, step=10)
 
 
+@pytest.mark.parametrize(
+    ("kind", "lacks", "given"),
+    [
+        (ActionKind.REQUEUE_EXCLUDING, Operation.RELEASE, {"nodes": ("n3",)}),
+        (ActionKind.RESUBMIT, Operation.SUBMIT, {}),
+        (ActionKind.RESTORE_OLDER, Operation.REQUEUE, {"step": 10}),
+    ],
+)
+def test_what_the_back_end_has_no_call_for_is_not_proposed(
+    kind: ActionKind, lacks: Operation, given: dict[str, Any], case: Case
+) -> None:
+    (case.desk.checkpoints / "latest_checkpointed_iteration.txt").write_text("20")
+    case.desk.slurm.denied.add(lacks)
+    with pytest.raises(Invalid, match=f"action: This controller has no {lacks}. Use another back end."):
+        case.propose(kind, **given)
+    case.desk.slurm.denied.clear()
+    assert case.propose(kind, **given).action == kind
+
+
 def test_a_job_that_has_ended_is_not_said_to_be_cancelled(case: Case) -> None:
     row = case.propose(ActionKind.RESUBMIT)
     assert row.headline == "Submit the job again."
